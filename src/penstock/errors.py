@@ -1,0 +1,108 @@
+"""Every exception Penstock raises, in one place.
+
+    PenstockError
+    ├── DefinitionError (TypeError)       a decorator was given something it cannot use
+    ├── CallError (TypeError)             a task was called with something it cannot take
+    ├── ConstraintError                   a requirement no machine of this run can ever meet
+    ├── ConfigError (ValueError)          a setting that cannot be understood
+    ├── RuntimeStopped                    a call after stop()
+    ├── TaskError                         a task did not deliver; says which, where and why
+    │   ├── TaskFailed                    its body raised (the user's exception is re-raised; this is its cause)
+    │   ├── WorkerDied                    its process ended under it
+    │   ├── TaskTimeout (TimeoutError)    it ran longer than its timeout
+    │   ├── ReturnsMismatch               it returned another number of values than declared
+    │   ├── DependencyFailed              a task it depends on failed; names the root and the path
+    │   └── ArgumentChanged               strict mode: it changed an argument declared IN
+    ├── TaskCancelled (CancelledError)    it was cancelled, or needed the output of one that was
+    ├── SerializationError (TypeError)    an argument, result or function cannot be pickled
+    └── InternalError                     an invariant of Penstock itself broke: our bug, please report it
+
+A message says what happened, to which object, with which value, and what to do next.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+
+__all__ = [
+    "ArgumentChanged",
+    "CallError",
+    "ConfigError",
+    "ConstraintError",
+    "DefinitionError",
+    "DependencyFailed",
+    "InternalError",
+    "PenstockError",
+    "ReturnsMismatch",
+    "RuntimeStopped",
+    "SerializationError",
+    "TaskCancelled",
+    "TaskError",
+    "TaskFailed",
+    "TaskTimeout",
+    "WorkerDied",
+]
+
+
+class PenstockError(Exception):
+    """Base of everything Penstock raises on its own account."""
+
+
+class DefinitionError(PenstockError, TypeError):
+    """A decorator was given something it cannot use."""
+
+
+class CallError(PenstockError, TypeError):
+    """A task was called with something it cannot take."""
+
+
+class ConstraintError(PenstockError):
+    """A requirement that no machine of this run can ever meet."""
+
+
+class ConfigError(PenstockError, ValueError):
+    """A setting that cannot be understood."""
+
+
+class RuntimeStopped(PenstockError):
+    """The runtime was stopped; start another one before calling tasks."""
+
+
+class TaskError(PenstockError):
+    """A task did not deliver its outputs."""
+
+
+class TaskFailed(TaskError):
+    """The body of a task raised; the text holds the worker's traceback."""
+
+
+class WorkerDied(TaskError):
+    """The process running a task ended under it."""
+
+
+class TaskTimeout(TaskError, TimeoutError):
+    """A task ran longer than its ``timeout``."""
+
+
+class ReturnsMismatch(TaskError):
+    """A task returned another number of values than it declared."""
+
+
+class DependencyFailed(TaskError):
+    """A task that this one needs has failed; the message names the root cause and the path to it."""
+
+
+class ArgumentChanged(TaskError):
+    """Strict mode: a task changed an argument that it declares ``IN``."""
+
+
+class TaskCancelled(PenstockError, CancelledError):
+    """The task was cancelled, or it needed the output of one that was."""
+
+
+class SerializationError(PenstockError, TypeError):
+    """An argument, a result or a function cannot be pickled."""
+
+
+class InternalError(PenstockError):
+    """An invariant of Penstock broke. This is our bug: please report it with the text below."""

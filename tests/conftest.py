@@ -1,0 +1,163 @@
+"""What every test may rely on: nothing is left behind by the one before it.
+
+A leak is a process, a directory in shared memory or a descriptor that outlives its runtime. The fixture
+`nothing_left_behind` stops the runtime before and after a test and compares; everything in tests/faults gets it, and
+whatever is marked `leaks` or asks for it. Tests in tests/behaviour may share a running runtime, which excuses what it
+holds, so the same comparison is made around each of their modules; and once more around the whole session.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+HERE = Path(__file__).parent
+SHARED_MEMORY = Path("/dev/shm")
+# How long the kernel may take to show that what was stopped is gone.
+PATIENCE = 5.0
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Surroundings:
+    """What this process has around it: descendants, directories in shared memory, open descriptors."""
+
+    def __init__(self) -> None:
+        self.processes = set(descendants())
+        self.directories = set(SHARED_MEMORY.glob("penstock-*"))
+        self.descriptors = open_descriptors()
+
+    def leaks_since(self, before: Surroundings) -> list[str]:
+        processes = [f"process {describe(process)}" for process in self.processes - before.processes]
+        directories = [f"directory {path}" for path in self.directories - before.directories if not foreign(path)]
+        descriptors = [f"descriptor {fd} -> {target}" for fd, target in self.descriptors - before.descriptors]
+        return sorted(processes + directories + descriptors)
+
+
+@pytest.fixture
+def nothing_left_behind() -> Iterator[None]:
+    """Begin and end without a runtime, and fail if the test leaves a process, directory or descriptor."""
+    stop_runtime()
+    before = settled()
+    yield
+    stop_runtime()
+    expect_no_leaks(before)
+
+
+@pytest.fixture(autouse=True)
+def _leak_check_of_a_test(request: pytest.FixtureRequest) -> None:
+    if HERE / "faults" in request.path.parents or request.node.get_closest_marker("leaks"):
+        request.getfixturevalue("nothing_left_behind")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leak_check_of_a_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    if HERE / "behaviour" not in request.path.parents:
+        yield
+        return
+    stop_runtime()
+    before = settled()
+    yield
+    stop_runtime()
+    expect_no_leaks(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _leak_check_of_the_session() -> Iterator[None]:
+    """Orphans of any test become children of this process, and none may be left when the session ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = Surroundings()
+    yield
+    stop_runtime()
+    # The descriptors of a whole session belong to many parties (plug-ins, caches); ours are checked above.
+    expect_no_leaks(before, descriptors=False)
+
+
+def stop_runtime() -> None:
+    """Stop the current runtime, without importing Penstock for it. What failed to stop is found by the comparison."""
+    stop = getattr(sys.modules.get("penstock"), "stop", None)
+    if stop is not None:
+        stop()
+
+
+def expect_no_leaks(before: Surroundings, descriptors: bool = True) -> None:
+    __tracebackhide__ = True
+
+    def leaks() -> list[str]:
+        found = settled().leaks_since(before)
+        return found if descriptors else [leak for leak in found if not leak.startswith("descriptor")]
+
+    wait_until(lambda: not leaks())
+    found = leaks()
+    for process in set(descendants()) - before.processes:
+        kill(process)  # or the next test would be blamed for it too
+    assert not found, "left behind:\n" + "\n".join(found)
+
+
+def settled() -> Surroundings:
+    gc.collect()
+    for process in zombies():
+        process.wait(0)  # an adopted orphan has no other parent to collect it
+    return Surroundings()
+
+
+def descendants() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def zombies() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if status(child) == psutil.STATUS_ZOMBIE]
+
+
+def status(process: psutil.Process) -> str:
+    try:
+        return process.status()
+    except psutil.NoSuchProcess:
+        return psutil.STATUS_DEAD
+
+
+def kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+        process.wait(PATIENCE)
+    except (psutil.NoSuchProcess, psutil.TimeoutExpired):
+        pass
+
+
+def describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} ({process.status()}): {' '.join(process.cmdline())[:200]}"
+    except psutil.NoSuchProcess:
+        return f"{process.pid} (ending)"
+
+
+def open_descriptors() -> set[tuple[int, str]]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add((int(name), os.readlink(f"/proc/self/fd/{name}")))
+        except FileNotFoundError:
+            continue  # the descriptor of this very listing
+    return found
+
+
+def foreign(directory: Path) -> bool:
+    """Whether a directory carries the number of a living process that is neither this one nor born of it."""
+    kin = {os.getpid(), *(process.pid for process in descendants())}
+    numbers = {int(part) for part in directory.name.split("-") if part.isdigit()}
+    return any(psutil.pid_exists(number) for number in numbers) and not numbers & kin
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something the kernel does in its own time; the caller then asserts it."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)

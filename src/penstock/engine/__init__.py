@@ -1,0 +1,1 @@
+"""The heart: ``Engine.handle(event, now)`` answers with commands. Pure: no clock, no thread, no file."""

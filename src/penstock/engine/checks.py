@@ -1,0 +1,182 @@
+"""The invariants of the engine as code. Tests call ``check`` after every event; it costs far too much for a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from penstock.engine.engine import Engine
+from penstock.engine.ledger import Lane, NodeRecord
+from penstock.engine.lifetimes import segments_of
+from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.errors import InternalError
+from penstock.model.data import FileRef, SegmentId
+from penstock.model.tasks import FINAL, Failure, TaskState
+
+__all__ = ["check"]
+
+
+def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = None) -> None:
+    """Raise InternalError if the engine's records contradict each other.
+
+    ``program_segments`` says how often the program holds each segment; without it, counts that are too high cannot
+    be told from segments that the program holds.
+    """
+    state = engine.state
+    for node in state.ledger.nodes.values():
+        _check_node(state, node)
+    _check_open_nodes(state)
+    lanes = [lane for node in state.ledger.nodes.values() for lane in node.lanes]
+    for lane in lanes:
+        _check_lane(state, lane)
+    _check_lane_sets(state, set(lanes))
+    _check_holders(state)
+    for task in state.tasks.values():
+        _check_task(state, task)
+    ready = sum(task.state is TaskState.READY for task in state.tasks.values())
+    _require(ready == len(state.ready), f"{ready} tasks are READY, but {len(state.ready)} are in the ready set")
+    uses = Counter(number for task in state.tasks.values() for number in task.call.reads)
+    for version in state.versions.values():
+        _check_version(state, version, uses[version.version])
+    for number in uses:
+        _require(number in state.versions, f"version {number} is read by an unfinished task, but is forgotten")
+    for file in state.files:
+        _check_chain(state, file)
+    _check_segments(state, program_segments)
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise InternalError(otherwise)
+
+
+def _require_of(state: State, task: TaskRecord, holds: bool, otherwise: str) -> None:
+    if not holds:
+        story = state.story.of(task.task)
+        raise InternalError(f"task {task.label}, {task.state.name}, {otherwise}; its story:\n{story}")
+
+
+# --- tokens and lanes -----------------------------------------------------------------------------------------------
+
+
+def _check_node(state: State, node: NodeRecord) -> None:
+    heads = [lane.queue[0].requirements for lane in node.lanes if lane.queue]
+    cpus = sum(need.cpus for need in heads)
+    memory = sum(need.memory for need in heads)
+    _require(
+        node.free_cpus >= 0 and node.free_cpus + cpus == node.node.cpus,
+        f"node {node.name} has {node.node.cpus} computing units: {node.free_cpus} free and {cpus} held",
+    )
+    _require(
+        node.free_memory >= 0 and node.free_memory + memory == node.node.memory,
+        f"node {node.name} has {node.node.memory} bytes: {node.free_memory} free and {memory} held",
+    )
+    idle = {lane for lane in node.lanes if not lane.queue and lane.open and not lane.dying}
+    _require(len(node.idle) == len(idle) and set(node.idle) == idle, f"node {node.name} has a wrong list of idle lanes")
+
+
+def _check_open_nodes(state: State) -> None:
+    ledger = state.ledger
+    could = {node for node in ledger.nodes.values() if node.free_cpus > 0 and node.idle}
+    _require(set(ledger.open) == could, "the nodes noted as open are not those with a free unit and an idle lane")
+
+
+def _check_lane(state: State, lane: Lane) -> None:
+    where = f"on lane {lane.index} of node {lane.node.name}"
+    for task in lane.queue:
+        _require_of(state, task, task.lane is lane, f"stands {where} but does not know it")
+        _require_of(state, task, state.tasks.get(task.task) is task, f"stands {where} but is over")
+        _require_of(state, task, task.attempt > 0, f"stands {where} without an attempt")
+    if not lane.queue:
+        return
+    head, *behind = lane.queue
+    _require_of(state, head, head.state is TaskState.RUNNING, f"is the head {where}")
+    _require_of(state, head, state.ledger.holders.get(head.task) is lane.node, f"is the head {where}, without tokens")
+    for task in behind:
+        _require_of(state, task, task.state is TaskState.QUEUED, f"stands behind another {where}")
+        same = task.requirements == head.requirements
+        _require_of(state, task, same, f"stands {where} behind {head.label}, which requires something else")
+        _require_of(state, task, task.task not in state.ledger.holders, f"holds tokens, but is not the head {where}")
+
+
+def _check_lane_sets(state: State, lanes: set[Lane]) -> None:
+    backlogged = {lane for lane in lanes if len(lane.queue) > 1}
+    _require(set(state.backlogged) == backlogged, "the lanes noted as backlogged are not those with attempts waiting")
+    for lane in state.hungry:
+        may = lane in lanes and bool(lane.queue) and lane.open and not lane.recalling and not lane.dying
+        _require(may, f"lane {lane.index} of node {lane.node.name} may be sent nothing, but is noted as hungry")
+
+
+def _check_holders(state: State) -> None:
+    heads = {lane.queue[0].task: node for node in state.ledger.nodes.values() for lane in node.lanes if lane.queue}
+    _require(state.ledger.holders == heads, "the tasks noted as holding tokens are not the heads of lanes")
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def _check_task(state: State, task: TaskRecord) -> None:
+    now = task.state
+    _require_of(state, task, now not in FINAL, "is over but remembered")
+    on_lane = now in (TaskState.RUNNING, TaskState.QUEUED)
+    _require_of(state, task, (task.lane is not None) == on_lane, f"has lane {task.lane}")
+    if task.lane is not None:
+        _require_of(state, task, task in task.lane.queue, "is not on its lane")
+    else:
+        _require_of(state, task, task.doom is None, "is doomed but on no lane")
+        _require_of(state, task, task.task not in state.ledger.holders, "holds tokens but is on no lane")
+    missing = sum(state.versions[number].outcome is None for number in task.call.reads)
+    _require_of(state, task, task.missing == missing, f"counts {task.missing} missing versions of {missing}")
+    waits = now is TaskState.WAITING
+    _require_of(state, task, waits == bool(missing), f"misses {missing} versions")
+    for number in task.call.reads:
+        version = state.versions[number]
+        _require_of(state, task, type(version.outcome) is not Failure, f"needs version {number}, which failed")
+        if version.outcome is None:
+            _require_of(state, task, task in version.waiters, f"is not among those that version {number} will release")
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+def _check_version(state: State, version: VersionRecord, uses: int) -> None:
+    name = f"version {version.version}"
+    _require(version.uses == uses, f"{name} counts {version.uses} uses, but {uses} unfinished tasks read it")
+    _require(version.outcome is None or not version.waiters, f"{name} is settled, but tasks wait for it")
+    failed = type(version.outcome) is Failure
+    _require(failed == (version.for_consumers is not None), f"{name} has an outcome that consumers do not see")
+    if version.outcome is not None and not version.held and not version.uses:
+        _require(version.scratch is not None, f"{name} lives although nobody can read it")
+    if version.file is not None:
+        _require(version.version in state.files.get(version.file, ()), f"{name} is missing in the chain of its file")
+    else:
+        _require(version.scratch is None and not version.published, f"{name} is no file but has a private copy")
+
+
+def _check_chain(state: State, file: str) -> None:
+    numbers = list(state.files[file])
+    _require(bool(numbers), f"the chain of {file} is empty")
+    blocked = False
+    for number in numbers:
+        version = state.versions.get(number)
+        _require(version is not None and version.file == file, f"version {number} is in the chain of {file} wrongly")
+        assert version is not None
+        if version.scratch is not None:
+            _require(version.outcome == FileRef(version.scratch), f"version {number} is not in its private copy")
+            _require(version.published != blocked, f"version {number} of {file} has its name too early or too late")
+            _require(blocked or version.uses > 0, f"the private copy {version.scratch} is kept for nobody")
+        blocked = blocked or version.outcome is None or version.uses > 0
+
+
+def _check_segments(state: State, program: Mapping[SegmentId, int] | None) -> None:
+    counted: Counter[SegmentId] = Counter()
+    for version in state.versions.values():
+        counted.update(segments_of(version.outcome))
+    for task in state.tasks.values():
+        counted.update(task.call.segments)
+    for segment, holders in state.segments.items():
+        known = counted[segment] + (0 if program is None else program.get(segment, 0))
+        right = holders >= max(known, 1) if program is None else holders == known
+        _require(right, f"segment {segment} counts {holders} holders, but {known} are known")
+    for segment in (counted | Counter(program or {})).keys() - state.segments.keys():
+        raise InternalError(f"segment {segment} is held, but was freed")

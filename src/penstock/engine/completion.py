@@ -1,0 +1,233 @@
+"""Handlers for what executors report: success, early output, failure, attempts taken back, lost workers and nodes.
+
+What a failure then means for other tasks and for the program is in failures.py.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from penstock.engine.failures import finish_without_outputs, unchanged
+from penstock.engine.ledger import Lane, NodeRecord, can_ever_fit
+from penstock.engine.lifetimes import hold_segments, release_segments, segments_of
+from penstock.engine.outcomes import leave, release_successors, settle
+from penstock.engine.placement import end_attempt, kill, make_ready, take_back
+from penstock.engine.retries import tries_again
+from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.model.commands import Discard
+from penstock.model.data import Slot, TaskId, Value
+from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, WorkerLost
+from penstock.model.resources import Requirements
+from penstock.model.tasks import Failure, FailureKind, TaskState
+
+__all__ = ["attempt_failed", "attempts_recalled", "finished", "node_lost", "output_ready", "worker_lost"]
+
+#: weight of the newest duration in a function's mean
+_NEWEST = 0.2
+
+
+def finished(state: State, event: Finished) -> None:
+    """An attempt delivered: its outputs exist, its tokens pass on, its successors may be ready."""
+    task = _running(state, event.task, event.attempt)
+    if task is None:
+        for output in event.outputs:
+            _forget_segments(state, output)
+        return
+    call = task.call
+    _learn_duration(state, call.spec.function, event.seconds / call.count)
+    node = task.lane.node.name  # type: ignore[union-attr]  # it runs
+    end_attempt(state, task)
+    state.move(task, TaskState.DONE)
+    state.done += call.count
+    freed: list[TaskRecord] = []
+    versions = state.versions
+    for number, output in zip(call.writes, event.outputs, strict=True):
+        version = versions.get(number)
+        if version is None or version.outcome is not None:
+            if output is not None:
+                _delivered_before(state, task, number, output)
+            continue
+        if output is None:
+            output = unchanged(state, task, version)
+        else:
+            _keep(state, version, output, node)
+        settle(state, version, output, freed)
+    leave(state, task)
+    if freed:
+        release_successors(state, freed)
+
+
+def output_ready(state: State, event: OutputReady) -> None:
+    """A running attempt handed one output over."""
+    task = _running(state, event.task, event.attempt)
+    if task is None:
+        _forget_segments(state, event.value)
+        return
+    number = task.call.writes[event.index]
+    version = state.versions.get(number)
+    if version is None or version.outcome is not None:
+        _delivered_before(state, task, number, event.value)
+        return
+    freed: list[TaskRecord] = []
+    _keep(state, version, event.value, task.lane.node.name)  # type: ignore[union-attr]
+    settle(state, version, event.value, freed)
+    release_successors(state, freed)
+
+
+def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> None:
+    """Note where an output is and what it occupies."""
+    version.node = node
+    if type(output) is Value:
+        if output.buffers or type(output.data) is not bytes:
+            hold_segments(state, segments_of(output))
+    elif version.file is not None and output.path != version.file:  # type: ignore[union-attr]
+        version.scratch = output.path  # type: ignore[union-attr]
+
+
+def _delivered_before(state: State, task: TaskRecord, number: int, output: Slot) -> None:
+    """A second attempt made what the first had handed over early: others may have read that, so it stays."""
+    if type(output) is Value:
+        _forget_segments(state, output)
+        return
+    path = output.path  # type: ignore[union-attr]
+    call = task.call
+    index = call.writes.index(number) - call.returns
+    version = state.versions.get(number)
+    if (index < 0 or path != call.outputs[index].file) and (version is None or path != version.scratch):
+        state.out.append(Discard(path))
+
+
+def _forget_segments(state: State, output: Slot | None) -> None:
+    """Free what an unwanted output occupies, unless something wanted occupies it too."""
+    segments = segments_of(output)
+    hold_segments(state, segments)
+    release_segments(state, segments)
+
+
+def _running(state: State, number: TaskId, attempt: int) -> TaskRecord | None:
+    """The task an executor speaks of, unless that attempt is over already."""
+    task = state.tasks.get(number)
+    if task is None or task.attempt != attempt or task.lane is None or task.lane.queue[0] is not task:
+        return None
+    return task
+
+
+def _learn_duration(state: State, function: int, seconds: float) -> None:
+    known = state.durations.get(function)
+    state.durations[function] = seconds if known is None else known + _NEWEST * (seconds - known)
+
+
+def attempt_failed(state: State, event: Failed) -> None:
+    """An attempt ended without delivering."""
+    task = _running(state, event.task, event.attempt)
+    if task is not None:
+        _attempt_over(state, task, event.failure)
+
+
+def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
+    lane = task.lane
+    assert lane is not None
+    doom, task.doom = task.doom, None
+    failure = replace(failure, node=lane.node.name, attempt=task.attempt)
+    end_attempt(state, task)
+    if tries_again(task.call.spec, failure.kind, task.attempt):
+        if doom is not None and doom.kind is FailureKind.CANCELLED:
+            failure = doom  # the program gave it up in the meantime
+        elif not task.in_place:
+            make_ready(state, task)
+            return
+        else:
+            failure = replace(
+                failure,
+                message=failure.message + "; it was changing its INOUT argument in place, so it cannot be tried again "
+                "(give the task retries=1 or more to make it work on a copy)",
+            )
+    finish_without_outputs(state, task, failure)
+
+
+def attempts_recalled(state: State, event: Recalled) -> None:
+    """What a lane had not started goes back among the ready; a task that was being cancelled is."""
+    node = state.ledger.nodes.get(event.node)
+    if node is None:
+        return
+    lane = node.lanes[event.lane]
+    if not lane.recalling:
+        # Nobody asked: its process has ended, and WorkerLost follows. Nothing may be sent in between.
+        state.ledger.seclude(lane)
+        state.hungry.pop(lane, None)
+    _take_back(state, lane, event.tasks)
+    for task in lane.queue:
+        if task.doom is not None:
+            # It was to be cancelled while queued, but has started by now.
+            if task.spare_started:
+                task.doom = None
+            else:
+                kill(state, lane)
+
+
+def _take_back(state: State, lane: Lane, tasks: tuple[TaskId, ...]) -> None:
+    for task in take_back(state, lane, tasks):
+        if task.doom is not None:
+            finish_without_outputs(state, task, task.doom)
+        else:
+            make_ready(state, task)
+
+
+def worker_lost(state: State, event: WorkerLost) -> None:
+    """The process behind a lane ended: the attempt that it ran is over."""
+    node = state.ledger.nodes.get(event.node)
+    if node is None:
+        return
+    lane = node.lanes[event.lane]
+    killed = lane.killed
+    if event.replaced:
+        state.ledger.reopen(lane)
+    else:
+        state.ledger.close(lane)
+    _lane_lost(state, lane, Failure(FailureKind.DIED, event.reason, output=event.output), killed)
+    if not any(lane.open for lane in node.lanes):
+        _node_gone(state, node, f"the last worker of node {node.name} ended: {event.reason}")
+
+
+def _lane_lost(state: State, lane: Lane, failure: Failure, killed: bool) -> None:
+    """End the attempt at the head, take back the others.
+
+    If we killed the process on account of an attempt that ended just before, then the head is not to blame, and is
+    taken back as well; unless it was changing its input in place.
+    """
+    queue = list(lane.queue)
+    blameless = killed and queue and queue[0].doom is None and not queue[0].in_place
+    _take_back(state, lane, tuple(task.task for task in (queue if blameless else queue[1:])))
+    if lane.queue:
+        head = lane.queue[0]
+        if head.doom is not None:
+            failure = replace(head.doom, output=failure.output)
+        _attempt_over(state, head, failure)
+
+
+def node_lost(state: State, event: NodeLost) -> None:
+    """A machine is gone: what ran there is tried elsewhere, what fits nowhere else fails."""
+    node = state.ledger.nodes.get(event.name)
+    if node is None:
+        return
+    why = f"node {event.name} was lost"
+    for lane in node.lanes:
+        state.ledger.close(lane)
+        _lane_lost(state, lane, Failure(FailureKind.DIED, why), lane.killed)
+    _node_gone(state, node, why)
+
+
+def _node_gone(state: State, node: NodeRecord, why: str) -> None:
+    """Do without a node on which nothing runs: what fits nowhere else fails."""
+    state.ledger.leave(node.name)
+    others = [record.node for record in state.ledger.nodes.values()]
+    possible: dict[Requirements, bool] = {}
+    for task in list(state.tasks.values()):
+        if task.state not in (TaskState.WAITING, TaskState.READY):
+            continue
+        need = task.requirements
+        if need not in possible:
+            possible[need] = any(can_ever_fit(other, need) for other in others)
+        if not possible[need]:
+            message = f"no node is left that could run it: {why}"
+            finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, message))

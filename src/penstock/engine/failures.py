@@ -1,0 +1,147 @@
+"""What it means that a task will not deliver: for those that need its outputs, and for the program.
+
+A failure passes along the edges of the graph; each task it ends names the task that failed first and the way from
+there. ``on_failure`` of the task that failed first decides whether consumers fail, are cancelled, or run regardless.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from penstock.engine.lifetimes import drop_if_unused, hold_segments, segments_of
+from penstock.engine.outcomes import leave, release_successors, settle
+from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.model.commands import Settle
+from penstock.model.data import FileRef, Slot, Value
+from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskState
+
+__all__ = ["NONE", "fail_consumers_of", "fail_for_want_of", "finish_without_outputs", "unchanged"]
+
+#: ``None``, pickled
+NONE = Value(b"\x80\x05N.")
+
+#: steps that a failure's path names at most; a long chain would else cost the square of its length
+_LONGEST_PATH = 16
+
+#: failures that came from elsewhere and go on as they are
+_PASSED_ON = frozenset({FailureKind.DEPENDENCY, FailureKind.CANCELLED})
+
+
+def finish_without_outputs(state: State, task: TaskRecord, failure: Failure) -> None:
+    """End a task that will not deliver and holds nothing, and all that need what it does not deliver."""
+    if failure.kind not in _PASSED_ON:
+        failure = replace(failure, path=(task.label,))
+        if task.call.spec.on_failure is OnFailure.IGNORE and task.state is TaskState.RUNNING:
+            _finish_ignored(state, task)
+            return
+    _finish_all(state, [(task, failure)])
+
+
+def fail_for_want_of(state: State, task: TaskRecord, version: VersionRecord) -> None:
+    """End a task that needs a version of which it is known that it will never exist."""
+    assert version.for_consumers is not None
+    _finish_all(state, [(task, _through(version.for_consumers, task))])
+
+
+def fail_consumers_of(state: State, version: VersionRecord, failure: Failure) -> None:
+    """The program itself failed to make a version."""
+    fallen: list[tuple[TaskRecord, Failure]] = []
+    _fail_version(state, version, failure, _as_dependency(failure), fallen)
+    _finish_all(state, fallen)
+
+
+def _finish_all(state: State, fallen: list[tuple[TaskRecord, Failure]]) -> None:
+    for task, failure in fallen:  # which grows by the consumers of each
+        if task.state is TaskState.READY:
+            state.ready.remove(task)
+        if failure.kind is FailureKind.CANCELLED:
+            state.move(task, TaskState.CANCELLED)
+            state.cancelled += task.call.count
+        else:
+            state.move(task, TaskState.FAILED)
+            state.failed += task.call.count
+        for_consumers = _for_consumers(task, failure)
+        for number in task.call.writes:
+            version = state.versions.get(number)
+            if version is not None and version.outcome is None:
+                _fail_version(state, version, failure, for_consumers, fallen)
+        leave(state, task)
+
+
+def _fail_version(
+    state: State,
+    version: VersionRecord,
+    failure: Failure,
+    for_consumers: Failure,
+    fallen: list[tuple[TaskRecord, Failure]],
+) -> None:
+    """A version will never exist: tell the program, and add those that wait for it to ``fallen``."""
+    version.outcome = failure
+    version.for_consumers = for_consumers
+    if version.held:
+        state.out.append(Settle(version.version, failure))
+    for waiter in version.waiters:
+        if waiter.state is TaskState.WAITING and waiter.doom is None:
+            waiter.doom = for_consumers  # it is on the list; it may wait for several of these versions
+            fallen.append((waiter, _through(for_consumers, waiter)))
+    version.waiters = []
+    drop_if_unused(state, version)
+
+
+def _for_consumers(task: TaskRecord, failure: Failure) -> Failure:
+    """What the failure of a task means to those that need its outputs."""
+    if failure.kind not in _PASSED_ON and task.call.spec.on_failure is OnFailure.CANCEL_SUCCESSORS:
+        message = f"it needs an output of {task.label}, which failed: {failure.message}"
+        return replace(failure, kind=FailureKind.CANCELLED, message=message)
+    return _as_dependency(failure)
+
+
+def _as_dependency(failure: Failure) -> Failure:
+    return failure if failure.kind in _PASSED_ON else replace(failure, kind=FailureKind.DEPENDENCY)
+
+
+def _through(failure: Failure, task: TaskRecord) -> Failure:
+    """A failure that reached one more task."""
+    path = (*failure.path, task.label)
+    if len(path) > _LONGEST_PATH:
+        path = (path[0], "…", *path[3:])
+    return replace(failure, path=path)
+
+
+def _finish_ignored(state: State, task: TaskRecord) -> None:
+    """A failure that the user wants ignored: returns are None, updated data keep their old content."""
+    state.move(task, TaskState.DONE)
+    state.failed += task.call.count
+    freed: list[TaskRecord] = []
+    for number in task.call.writes:
+        version = state.versions.get(number)
+        if version is not None and version.outcome is None:
+            settle(state, version, unchanged(state, task, version), freed)
+    leave(state, task)
+    release_successors(state, freed)
+
+
+def unchanged(state: State, task: TaskRecord, version: VersionRecord) -> Slot:
+    """What an output holds that a task did not change: what it held before, or None where that was nothing."""
+    call = task.call
+    index = call.writes.index(version.version) - call.returns
+    if index < 0:
+        return NONE
+    slot = call.slots[call.outputs[index].slot] if call.outputs[index].slot >= 0 else None
+    if version.file is not None:
+        return _unchanged_file(version, state.versions[slot] if type(slot) is int else None)
+    if slot is None:
+        return NONE
+    old = state.versions[slot].outcome if type(slot) is int else slot
+    assert type(old) is Value
+    hold_segments(state, segments_of(old))
+    return old
+
+
+def _unchanged_file(version: VersionRecord, old: VersionRecord | None) -> FileRef:
+    """The file as it was; if that is in a private copy, the copy is the new version's."""
+    assert version.file is not None
+    if old is None or old.scratch is None:
+        return FileRef(version.file)
+    version.scratch, old.scratch = old.scratch, None
+    return FileRef(version.scratch)

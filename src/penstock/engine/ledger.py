@@ -1,0 +1,162 @@
+"""Who holds which computing units and how much memory, on which node.
+
+Tokens belong to attempts: what an attempt takes is exactly what it gives back, however it ends. An attempt queued
+behind another on a lane holds nothing; it *inherits* when the one before it ends, so short tasks follow one another
+without the tokens ever being free in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.errors import InternalError
+from penstock.model.resources import Node, Requirements
+
+if TYPE_CHECKING:
+    from penstock.engine.state import TaskRecord
+
+__all__ = ["Lane", "Ledger", "NodeRecord", "can_ever_fit"]
+
+
+class Lane:
+    """A seat for one worker process: the attempt at the head runs and holds tokens, those behind it wait."""
+
+    __slots__ = ("dying", "index", "killed", "node", "open", "queue", "recalling", "since")
+
+    def __init__(self, node: NodeRecord, index: int) -> None:
+        self.node = node
+        self.index = index
+        self.queue: deque[TaskRecord] = deque()
+        #: when the head started, as far as is known
+        self.since = 0.0
+        #: a Recall is under way: send nothing until it is answered
+        self.recalling = False
+        #: its process is ending: send nothing until ``WorkerLost`` says that another may serve it
+        self.dying = False
+        #: its process is ending because we asked for it
+        self.killed = False
+        #: False once its process is gone for good
+        self.open = True
+
+
+class NodeRecord:
+    """A node with what is free on it; also the view of it that policies get."""
+
+    __slots__ = ("free_cpus", "free_memory", "idle", "index", "lanes", "name", "node", "suits")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node = node
+        self.name = node.name
+        self.index = index
+        self.free_cpus = node.cpus
+        self.free_memory = node.memory
+        self.lanes = [Lane(self, i) for i in range(node.cpus)]
+        #: lanes with an empty queue and a process to serve them
+        self.idle: list[Lane] = self.lanes[::-1]
+        #: whether the node's properties match, by requirement
+        self.suits: dict[Requirements, bool] = {}
+
+    @property
+    def used_cpus(self) -> int:
+        """Computing units in use."""
+        return self.node.cpus - self.free_cpus
+
+    def fits(self, need: Requirements) -> bool:
+        """Whether an attempt with these requirements could start here now."""
+        if need.cpus > self.free_cpus or need.memory > self.free_memory or not self.idle:
+            return False
+        if not need.properties:
+            return True
+        suits = self.suits.get(need)
+        if suits is None:
+            suits = self.suits[need] = can_ever_fit(self.node, need)
+        return suits
+
+
+def can_ever_fit(node: Node, need: Requirements) -> bool:
+    """Whether the empty node could run an attempt with these requirements."""
+    if need.cpus > node.cpus or need.memory > node.memory:
+        return False
+    offered = {name.casefold(): value.casefold() for name, value in node.properties}
+    return all(offered.get(name.casefold()) == value.casefold() for name, value in need.properties)
+
+
+class Ledger:
+    """Nodes, and who holds what on them."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeRecord] = {}
+        #: nodes that ever joined
+        self.joined = 0
+        #: nodes where something could start
+        self.open: dict[NodeRecord, None] = {}
+        #: holder → the node it holds tokens of
+        self.holders: dict[int, NodeRecord] = {}
+
+    def join(self, node: Node) -> NodeRecord:
+        """Add a node with all its tokens."""
+        if node.name in self.nodes:
+            raise InternalError(f"node {node.name!r} joined twice")
+        record = self.nodes[node.name] = NodeRecord(node, self.joined)
+        self.joined += 1
+        self._note_capacity(record)
+        return record
+
+    def leave(self, name: str) -> NodeRecord:
+        """Remove a node; its holders must have given back before."""
+        record = self.nodes.pop(name)
+        self.open.pop(record, None)
+        return record
+
+    def take(self, task: TaskRecord, node: NodeRecord) -> Lane:
+        """Give an attempt its tokens and an idle lane."""
+        need = task.requirements
+        if need.cpus > node.free_cpus or need.memory > node.free_memory or task.task in self.holders:
+            raise InternalError(f"task {task.task} cannot take {need} of node {node.name}")
+        node.free_cpus -= need.cpus
+        node.free_memory -= need.memory
+        self.holders[task.task] = node
+        lane = node.idle.pop()
+        self._note_capacity(node)
+        return lane
+
+    def give_back(self, task: TaskRecord, lane: Lane) -> None:
+        """Return an attempt's tokens; its lane is idle again, unless its process is ending."""
+        node = self.holders.pop(task.task)
+        need = task.requirements
+        node.free_cpus += need.cpus
+        node.free_memory += need.memory
+        if lane.open and not lane.dying:
+            node.idle.append(lane)
+        self._note_capacity(node)
+
+    def inherit(self, ended: TaskRecord, heir: TaskRecord) -> None:
+        """Pass the tokens of an ended attempt to the one behind it, which needs exactly the same."""
+        self.holders[heir.task] = self.holders.pop(ended.task)
+
+    def reopen(self, lane: Lane) -> None:
+        """A new process serves the lane."""
+        if lane.dying and lane.open:
+            lane.dying = lane.killed = False
+            if not lane.queue:
+                lane.node.idle.append(lane)
+                self._note_capacity(lane.node)
+
+    def seclude(self, lane: Lane) -> None:
+        """Use a lane no more until it is reopened: its process is ending."""
+        lane.dying = True
+        if lane in lane.node.idle:
+            lane.node.idle.remove(lane)
+            self._note_capacity(lane.node)
+
+    def close(self, lane: Lane) -> None:
+        """Use a lane no more: its process is gone and none takes its place."""
+        self.seclude(lane)
+        lane.open = False
+
+    def _note_capacity(self, node: NodeRecord) -> None:
+        if node.free_cpus > 0 and node.idle and node.name in self.nodes:
+            self.open[node] = None
+        else:
+            self.open.pop(node, None)

@@ -1,0 +1,95 @@
+"""How long versions, segments and private file copies live.
+
+A version lives while the program holds it or an unfinished task reads it. A segment lives while the program, an
+unfinished call or a live version uses it. A file's versions form a chain: a new version takes the file's name when
+everybody who reads an older one is done, so a writer never waits for readers and no reader sees a file change.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from penstock.engine.state import State, VersionRecord
+from penstock.model.commands import Discard, Free, Publish
+from penstock.model.data import FileRef, SegmentId, Slot, Value
+
+__all__ = ["chain_file", "drop_if_unused", "hold_segments", "release_segments", "segments_of"]
+
+
+def segments_of(slot: Slot | object) -> set[SegmentId]:
+    """The segments that hold parts of a value."""
+    return {piece.segment for piece in slot.pieces()} if type(slot) is Value else set()
+
+
+def hold_segments(state: State, segments: Iterable[SegmentId]) -> None:
+    """Count one more holder of each segment."""
+    for segment in segments:
+        state.segments[segment] = state.segments.get(segment, 0) + 1
+
+
+def release_segments(state: State, segments: Iterable[SegmentId]) -> None:
+    """Count one holder less of each segment, and free those that have none."""
+    for segment in segments:
+        left = state.segments[segment] - 1
+        if left:
+            state.segments[segment] = left
+        else:
+            del state.segments[segment]
+            state.out.append(Free(segment))
+
+
+def chain_file(state: State, version: VersionRecord, file: str) -> None:
+    """Make a version the newest of a file."""
+    version.file = file
+    state.files.setdefault(file, OrderedDict())[version.version] = None
+
+
+def drop_if_unused(state: State, version: VersionRecord) -> None:
+    """Forget a version that nobody can read any more; called whenever a reason to keep it goes away."""
+    if version.file is not None:
+        _advance_file(state, version.file)
+    if version.uses or version.held or version.outcome is None or version.scratch is not None:
+        return
+    _forget(state, version)
+
+
+def _forget(state: State, version: VersionRecord) -> None:
+    if state.versions.pop(version.version, None) is None:
+        return
+    outcome = version.outcome
+    if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
+        release_segments(state, segments_of(outcome))
+    file = version.file
+    if file is not None:
+        chain = state.files[file]
+        del chain[version.version]
+        if not chain:
+            del state.files[file]
+
+
+def _advance_file(state: State, file: str) -> None:
+    """Give the file's name to each version whose turn has come, up to one that is still to be made or still read.
+
+    That the program holds an old version does not keep the next one waiting: a call that names the file gets the
+    newest version, so nobody can begin to read an older one.
+    """
+    unread: list[VersionRecord] = []
+    for number in state.files.get(file, ()):
+        version = state.versions[number]
+        if version.outcome is None:
+            break
+        scratch = version.scratch
+        if scratch is not None and not version.published:
+            state.out.append(Publish(number, scratch, file))
+            version.published = True
+        if version.uses:
+            break
+        if scratch is not None:
+            state.out.append(Discard(scratch))
+            version.scratch = None
+            version.outcome = FileRef(file)
+        if not version.held:
+            unread.append(version)
+    for version in unread:
+        _forget(state, version)

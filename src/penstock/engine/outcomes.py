@@ -1,0 +1,48 @@
+"""What it means that a version exists and that a task is over: waiters may be ready, data may be forgotten."""
+
+from __future__ import annotations
+
+from penstock.engine.lifetimes import drop_if_unused, release_segments
+from penstock.engine.placement import make_ready
+from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.model.commands import Settle
+from penstock.model.data import Slot
+from penstock.model.tasks import TaskState
+
+__all__ = ["leave", "release_successors", "settle"]
+
+
+def settle(state: State, version: VersionRecord, content: Slot, freed: list[TaskRecord]) -> None:
+    """A version exists now: tell the program, and add to ``freed`` the tasks that waited for nothing else."""
+    version.outcome = content
+    if version.held:
+        state.out.append(Settle(version.version, content))
+    if version.waiters:
+        for waiter in version.waiters:
+            waiter.missing -= 1
+            if not waiter.missing and waiter.state is TaskState.WAITING:
+                freed.append(waiter)
+        version.waiters = []
+    if not version.held or version.file is not None:
+        drop_if_unused(state, version)
+
+
+def release_successors(state: State, freed: list[TaskRecord]) -> None:
+    """Tasks whose last missing version exists now want a place."""
+    if freed and state.follows_data:
+        min(freed, key=lambda task: task.task).freed = True
+    for task in freed:
+        make_ready(state, task)
+
+
+def leave(state: State, task: TaskRecord) -> None:
+    """A task is over: what it read has one reader less."""
+    del state.tasks[task.task]
+    call = task.call
+    for number in call.reads:
+        version = state.versions[number]
+        version.uses -= 1
+        if not version.uses:
+            drop_if_unused(state, version)
+    if call.segments:
+        release_segments(state, call.segments)

@@ -1,0 +1,25 @@
+"""The recent moves of tasks, for error messages: what happened to this task before things went wrong?"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from penstock.model.tasks import TaskState
+
+__all__ = ["Story"]
+
+_KEPT = 10_000
+
+
+class Story:
+    """A bounded memory of transitions, cheap to write and searched only when something broke."""
+
+    def __init__(self) -> None:
+        self._moves: deque[tuple[float, int, TaskState, TaskState]] = deque(maxlen=_KEPT)
+        #: called for every transition
+        self.note = self._moves.append
+
+    def of(self, task: int) -> str:
+        """The moves of one task, oldest first."""
+        lines = [f"  {now:.6f}: {a.name} → {b.name}" for now, number, a, b in self._moves if number == task]
+        return "\n".join(lines) or "  (nothing recorded)"

@@ -1,0 +1,127 @@
+"""Handlers for what the program says: calls, cancellations, and data it provides or lets go."""
+
+from __future__ import annotations
+
+from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish_without_outputs
+from penstock.engine.ledger import can_ever_fit
+from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments, segments_of
+from penstock.engine.outcomes import release_successors, settle
+from penstock.engine.placement import kill, make_ready, recall
+from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.errors import ConstraintError, InternalError
+from penstock.model.data import FileRef
+from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
+from penstock.model.resources import Requirements
+from penstock.model.tasks import Failure, FailureKind, TaskState
+
+__all__ = ["cancel", "ensure_possible", "provide", "release", "release_segment", "segment_made", "submit"]
+
+
+def submit(state: State, event: Submitted) -> None:
+    """Enter a call into the graph; it is ready at once if all it reads exists."""
+    call = event.call
+    task = state.tasks[call.task] = TaskRecord(call)
+    versions = state.versions
+    blocker: VersionRecord | None = None
+    for number in call.reads:
+        version = versions[number]
+        version.uses += 1
+        if version.outcome is None:
+            version.waiters.append(task)
+            task.missing += 1
+        elif version.for_consumers is not None:
+            blocker = version
+    for number in call.writes:
+        versions[number] = VersionRecord(number)
+    if call.outputs:
+        _chain_files(state, task)
+    if call.segments:
+        hold_segments(state, call.segments)
+    if blocker is not None:
+        fail_for_want_of(state, task, blocker)
+    elif not task.missing:
+        make_ready(state, task)
+
+
+def _chain_files(state: State, task: TaskRecord) -> None:
+    for number, output in zip(task.call.writes[task.call.returns :], task.call.outputs, strict=True):
+        if output.file is not None:
+            chain_file(state, state.versions[number], output.file)
+
+
+def provide(state: State, event: Provided) -> None:
+    """Take a version from the program itself: a shared object, a file that exists, an element of a map."""
+    version = state.versions.get(event.version)
+    if version is None:
+        version = state.versions[event.version] = VersionRecord(event.version)
+        if type(event.value) is FileRef:
+            # It lay there before: nobody waits for it, so there is nobody to tell.
+            chain_file(state, version, event.value.path)
+            version.outcome = event.value
+            return
+    if version.outcome is not None:
+        raise InternalError(f"version {event.version} was provided, but it exists already")
+    if isinstance(event.value, Failure):
+        fail_consumers_of(state, version, event.value)
+    elif event.value is not None:
+        hold_segments(state, segments_of(event.value))
+        freed: list[TaskRecord] = []
+        settle(state, version, event.value, freed)
+        release_successors(state, freed)
+
+
+def release(state: State, event: Released) -> None:
+    """The program holds a version no longer."""
+    version = state.versions.get(event.version)
+    if version is not None:
+        version.held = False
+        drop_if_unused(state, version)
+
+
+def segment_made(state: State, event: SegmentMade) -> None:
+    """The program stored buffers and holds them."""
+    hold_segments(state, (event.segment,))
+
+
+def release_segment(state: State, event: SegmentReleased) -> None:
+    """The program holds a segment no longer."""
+    release_segments(state, (event.segment,))
+
+
+def cancel(state: State, event: CancelRequested) -> None:
+    """Give a task up; one that has started only if its worker may be killed."""
+    task = state.tasks.get(event.task)
+    if task is None:
+        return
+    doom = Failure(FailureKind.CANCELLED, "it was cancelled", path=(task.label,))
+    lane = task.lane
+    if lane is None:
+        finish_without_outputs(state, task, doom)
+    elif task.state is TaskState.QUEUED:
+        task.spare_started = not event.kill and (task.doom is None or task.spare_started)
+        task.doom = doom
+        recall(state, lane)
+    elif event.kill:
+        task.spare_started = False
+        task.doom = doom
+        kill(state, lane)
+
+
+def ensure_possible(state: State, name: str, need: Requirements) -> None:
+    """Refuse requirements that no node of this run can ever meet, naming the most that there is."""
+    nodes = [record.node for record in state.ledger.nodes.values()]
+    if not state.ledger.joined or any(can_ever_fit(node, need) for node in nodes):
+        return
+    if not nodes:
+        raise ConstraintError(f"task {name} cannot run: no node is left. Start again, or add a node.")
+    largest = max(nodes, key=lambda node: (node.cpus, node.memory))
+    wanted = [f"computing_units={need.cpus}"]
+    if need.memory:
+        wanted.append(f"memory_size={need.memory / 1e9:.3g}GB")
+    wanted += [f"{key}={value!r}" for key, value in need.properties]
+    offered = "".join(f", {key} {value!r}" for key, value in largest.properties)
+    raise ConstraintError(
+        f"task {name} requires {', '.join(wanted)}, which no node can ever give: the largest, {largest.name!r}, has "
+        f"{largest.cpus} computing units and {largest.memory / 1e9:.3g} GB of memory{offered}. "
+        f"Lower the @constraint or run on a larger machine."
+    )

@@ -1,0 +1,1 @@
+"""From calls to a graph: which version each access reads, and which it makes."""

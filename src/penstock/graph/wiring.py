@@ -1,0 +1,68 @@
+"""One call's accesses as edges that name their data.
+
+Built while a call's arguments are looked at: what it reads fills numbered slots, what it writes gets new versions.
+A version read twice fills one slot, so the same object passed twice is one object inside the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.model.data import FileRef, SegmentId, Value, VersionId
+from penstock.model.tasks import Output, TaskCall, TaskSpec
+
+__all__ = ["Wiring"]
+
+
+class Wiring:
+    """Slots, reads and writes of one call."""
+
+    __slots__ = ("_new_version", "_slot_of", "outputs", "reads", "segments", "slots", "writable", "written")
+
+    def __init__(self, new_version: Callable[[], VersionId]) -> None:
+        self._new_version = new_version
+        self._slot_of: dict[VersionId, int] = {}
+        self.slots: list[VersionId | Value | FileRef] = []
+        self.writable: list[int] = []
+        self.reads: list[VersionId] = []
+        self.outputs: list[Output] = []
+        self.written: list[VersionId] = []
+        self.segments: set[SegmentId] = set()
+
+    def read(self, version: VersionId) -> int:
+        """The slot in which the task finds a version."""
+        slot = self._slot_of.get(version)
+        if slot is None:
+            slot = self._slot_of[version] = len(self.slots)
+            self.slots.append(version)
+            self.reads.append(version)
+        return slot
+
+    def carry(self) -> int:
+        """A slot for a value that goes with the call; its content is set when it is pickled."""
+        self.slots.append(Value(b""))
+        return len(self.slots) - 1
+
+    def write(self, output: Output) -> VersionId:
+        """The new version that an output will be."""
+        version = self._new_version()
+        self.outputs.append(output)
+        self.written.append(version)
+        if output.slot >= 0 and output.slot not in self.writable:
+            self.writable.append(output.slot)
+        return version
+
+    def call(self, task: int, spec: TaskSpec, args: Value, returned: tuple[VersionId, ...]) -> TaskCall:
+        """The finished call."""
+        return TaskCall(
+            task,
+            spec,
+            args,
+            tuple(self.slots),
+            tuple(self.writable),
+            tuple(self.reads),
+            (*returned, *self.written),
+            len(returned),
+            tuple(self.outputs),
+            tuple(self.segments),
+        )

@@ -1,0 +1,61 @@
+"""How data are named and carried.
+
+A *version* is one immutable state of a datum: the value a task returned, an object after a task updated it, a file
+after a task wrote it. Versions are numbered by one counter per run, so a version's number is all that an edge needs.
+A *segment* is a file of the shared-memory store holding the large buffers of one or more values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+__all__ = ["FileRef", "Piece", "SegmentId", "Slot", "TaskId", "Value", "VersionId"]
+
+TaskId = int
+VersionId = int
+SegmentId = int
+
+
+class Piece(Struct, frozen=True, array_like=True):
+    """A range of a segment."""
+
+    segment: SegmentId
+    #: the segment lies on disk because the store was full when it was made
+    spilled: bool
+    offset: int
+    size: int
+
+
+class Value(Struct, frozen=True, array_like=True, tag=0):
+    """A pickled object: the pickle stream and its out-of-band buffers, each inline or in a segment."""
+
+    data: bytes | Piece
+    buffers: list[bytes | Piece] = []
+
+    def pieces(self) -> Iterator[Piece]:
+        """The parts that live in segments."""
+        if type(self.data) is Piece:
+            yield self.data
+        for buffer in self.buffers:
+            if type(buffer) is Piece:
+                yield buffer
+
+    def nbytes(self) -> int:
+        """Size in bytes, wherever the bytes are."""
+        return _size(self.data) + sum(map(_size, self.buffers))
+
+
+class FileRef(Struct, frozen=True, array_like=True, tag=1):
+    """A file, by the path where this version of it can be opened."""
+
+    path: str
+
+
+def _size(part: bytes | Piece) -> int:
+    return part.size if type(part) is Piece else len(part)  # type: ignore[arg-type]
+
+
+#: what a worker finds in one slot of a call
+Slot = Value | FileRef

@@ -1,0 +1,60 @@
+"""Directions: what a task does with a parameter."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+__all__ = [
+    "COLLECTION_IN",
+    "COLLECTION_INOUT",
+    "COLLECTION_OUT",
+    "FILE_IN",
+    "FILE_INOUT",
+    "FILE_OUT",
+    "IN",
+    "INOUT",
+    "OUT",
+    "Direction",
+]
+
+
+class Direction(Struct, frozen=True):
+    """What a task does with a parameter; ``COLLECTION_IN(depth=2)`` gives one for nested collections."""
+
+    name: str
+    reads: bool
+    writes: bool
+    file: bool = False
+    collection: bool = False
+    #: levels of a collection whose elements are data of their own
+    depth: int = 1
+
+    def __call__(self, depth: int) -> Direction:
+        if not self.collection:
+            raise TypeError(f"{self.name} has no depth; only COLLECTION_… directions have")
+        if depth < 1:
+            raise ValueError(f"the depth of a collection is at least 1, not {depth}")
+        return Direction(self.name, self.reads, self.writes, self.file, self.collection, depth)
+
+    def __repr__(self) -> str:
+        return self.name if self.depth == 1 else f"{self.name}(depth={self.depth})"
+
+
+#: the task only looks at it
+IN = Direction("IN", reads=True, writes=False)
+#: the task fills it; what was in it before does not matter
+OUT = Direction("OUT", reads=False, writes=True)
+#: the task changes it
+INOUT = Direction("INOUT", reads=True, writes=True)
+#: a path that the task reads
+FILE_IN = Direction("FILE_IN", reads=True, writes=False, file=True)
+#: a path that the task creates or replaces
+FILE_OUT = Direction("FILE_OUT", reads=False, writes=True, file=True)
+#: a path that the task reads and changes
+FILE_INOUT = Direction("FILE_INOUT", reads=True, writes=True, file=True)
+#: a collection whose elements the task looks at
+COLLECTION_IN = Direction("COLLECTION_IN", reads=True, writes=False, collection=True)
+#: a collection whose elements the task changes
+COLLECTION_INOUT = Direction("COLLECTION_INOUT", reads=True, writes=True, collection=True)
+#: a collection whose elements the task fills
+COLLECTION_OUT = Direction("COLLECTION_OUT", reads=False, writes=True, collection=True)

@@ -1,0 +1,151 @@
+"""All that can happen: what a driver tells the engine. Handled by ``Engine.handle(event, now)``."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from penstock.model.data import SegmentId, Slot, TaskId, VersionId
+from penstock.model.resources import Node
+from penstock.model.tasks import Failure, TaskCall
+
+__all__ = [
+    "CancelRequested",
+    "Event",
+    "Failed",
+    "Finished",
+    "NodeJoined",
+    "NodeLost",
+    "OutputReady",
+    "Provided",
+    "Recalled",
+    "Released",
+    "SegmentMade",
+    "SegmentReleased",
+    "Submitted",
+    "Ticked",
+    "WorkerLost",
+]
+
+
+class NodeJoined(Struct, frozen=True):
+    """A machine is ready to run tasks; it has one lane per computing unit."""
+
+    node: Node
+
+
+class NodeLost(Struct, frozen=True):
+    """A machine is gone, with everything that ran there."""
+
+    name: str
+
+
+class Submitted(Struct, frozen=True):
+    """The program called a task."""
+
+    call: TaskCall
+
+
+class Finished(Struct, frozen=True):
+    """An attempt delivered all outputs that were not delivered early."""
+
+    task: TaskId
+    attempt: int
+    #: what each of the call's ``writes`` holds; ``None`` for an output delivered early or changed in no way
+    outputs: list[Slot | None]
+    #: how long the body ran
+    seconds: float
+
+
+class OutputReady(Struct, frozen=True):
+    """A running attempt handed over one output before its end."""
+
+    task: TaskId
+    attempt: int
+    index: int
+    value: Slot
+
+
+class Failed(Struct, frozen=True):
+    """An attempt ended without delivering."""
+
+    task: TaskId
+    attempt: int
+    failure: Failure
+    seconds: float
+
+
+class Recalled(Struct, frozen=True):
+    """Queued attempts were taken back from a lane before they started."""
+
+    node: str
+    lane: int
+    tasks: tuple[TaskId, ...]
+
+
+class WorkerLost(Struct, frozen=True):
+    """The process behind a lane ended; attempts that it had not started were taken back before this."""
+
+    node: str
+    lane: int
+    #: what became of it, in words: the signal or exit status
+    reason: str
+    #: the lane will be served by a new process
+    replaced: bool = True
+    #: last lines it wrote
+    output: str = ""
+
+
+class CancelRequested(Struct, frozen=True):
+    """The program gave a task up."""
+
+    task: TaskId
+    #: also when it runs already
+    kill: bool
+
+
+class Provided(Struct, frozen=True):
+    """The program itself made a version: a shared object, one element of a map, or the failure to make one."""
+
+    version: VersionId
+    value: Slot | Failure
+
+
+class Released(Struct, frozen=True):
+    """The program let go of a version: its future is gone, or a newer version took its place."""
+
+    version: VersionId
+
+
+class SegmentMade(Struct, frozen=True):
+    """The program stored large buffers; it holds them until it says ``SegmentReleased``."""
+
+    segment: SegmentId
+    size: int
+
+
+class SegmentReleased(Struct, frozen=True):
+    """The program no longer holds a segment."""
+
+    segment: SegmentId
+
+
+class Ticked(Struct, frozen=True):
+    """Time passed: deadlines and slow lanes are looked at."""
+
+
+Event = (
+    NodeJoined
+    | NodeLost
+    | Submitted
+    | Finished
+    | OutputReady
+    | Failed
+    | Recalled
+    | WorkerLost
+    | CancelRequested
+    | Provided
+    | Released
+    | SegmentMade
+    | SegmentReleased
+    | Ticked
+)

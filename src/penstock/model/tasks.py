@@ -1,0 +1,171 @@
+"""Tasks: what is declared once, what is said at each call, and the states a call goes through."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+
+from msgspec import Struct
+
+from penstock.model.data import FileRef, SegmentId, TaskId, Value, VersionId
+from penstock.model.resources import Requirements
+
+__all__ = [
+    "FINAL",
+    "TRANSITIONS",
+    "Failure",
+    "FailureKind",
+    "OnFailure",
+    "Output",
+    "TaskCall",
+    "TaskSpec",
+    "TaskState",
+]
+
+
+class TaskState(IntEnum):
+    """Where a task is. The happy path is WAITING, READY, RUNNING, DONE."""
+
+    #: some version it reads does not exist yet
+    WAITING = 0
+    #: all it reads exists; it wants a place
+    READY = 1
+    #: sent to a lane, behind an attempt that holds the tokens it will inherit
+    QUEUED = 2
+    #: it is the head of a lane and holds tokens
+    RUNNING = 3
+    #: its outputs exist
+    DONE = 4
+    #: it will not deliver: an error of its own or of a task it needs
+    FAILED = 5
+    #: it will not deliver: somebody said so
+    CANCELLED = 6
+
+
+FINAL = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED})
+
+_S = TaskState
+#: the only moves a task may make; anything else is our bug and raises with the task's story
+TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = frozenset(
+    {
+        (_S.WAITING, _S.READY),
+        (_S.WAITING, _S.FAILED),  # a version it needs will never exist
+        (_S.WAITING, _S.CANCELLED),
+        (_S.READY, _S.RUNNING),
+        (_S.READY, _S.QUEUED),
+        (_S.READY, _S.CANCELLED),
+        (_S.READY, _S.FAILED),  # the last node that could run it is gone
+        (_S.QUEUED, _S.RUNNING),  # it became the head of its lane
+        (_S.QUEUED, _S.READY),  # taken back before it started
+        (_S.QUEUED, _S.CANCELLED),
+        (_S.RUNNING, _S.DONE),
+        (_S.RUNNING, _S.FAILED),
+        (_S.RUNNING, _S.CANCELLED),
+        (_S.RUNNING, _S.READY),  # it is tried again
+    }
+)
+
+
+class OnFailure(Enum):
+    """What a failure of a task means for those that need its outputs."""
+
+    #: consumers fail, naming it; waiting for any of them raises
+    FAIL = "fail"
+    #: like FAIL, after ``retries`` more attempts, also when the body raised
+    RETRY = "retry"
+    #: outputs become ``None`` (an updated object keeps its old value) and consumers run
+    IGNORE = "ignore"
+    #: consumers are cancelled, and only they
+    CANCEL_SUCCESSORS = "cancel_successors"
+
+
+class FailureKind(Enum):
+    """Why an attempt, and then perhaps its task, did not deliver."""
+
+    EXCEPTION = "exception"
+    RETURNS = "returns"
+    SERIALIZATION = "serialization"
+    CHANGED_INPUT = "changed_input"
+    DIED = "died"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    DEPENDENCY = "dependency"
+    UNPLACEABLE = "unplaceable"
+
+
+class Failure(Struct, frozen=True, array_like=True):
+    """All that is known of a failure, as a value that can travel."""
+
+    kind: FailureKind
+    #: what went wrong, in one sentence
+    message: str
+    #: the exception itself, pickled, when it could be
+    exception: bytes | None = None
+    #: the worker's traceback
+    traceback: str = ""
+    #: the task that failed first, then the tasks the failure passed through
+    path: tuple[str, ...] = ()
+    node: str = ""
+    attempt: int = 0
+    #: last lines the worker wrote
+    output: str = ""
+    #: the arguments, in short
+    arguments: str = ""
+
+
+class TaskSpec(Struct, frozen=True, array_like=True):
+    """What the decorators say of a function; one per decorated function and run."""
+
+    #: number of the function in this run; workers are sent its code once
+    function: int
+    name: str
+    requirements: Requirements = Requirements()
+    #: larger goes first among ready tasks
+    priority: int = 0
+    #: further attempts after the first; ``None`` means: only when the worker died
+    retries: int | None = None
+    #: seconds an attempt may run
+    timeout: float | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+
+
+class TaskCall(Struct, frozen=True):
+    """One call of a task: its pickled arguments and the versions it reads and makes."""
+
+    task: TaskId
+    spec: TaskSpec
+    #: pickled ``(args, kwargs)``, with numbered slots where data of other tasks belong
+    args: Value
+    #: what fills the slots: a version to wait for, or a value known at the call
+    slots: tuple[VersionId | Value | FileRef, ...] = ()
+    #: slots whose object the task may change (INOUT); the others are mapped read-only
+    writable: tuple[int, ...] = ()
+    #: versions that must exist first; the versions among the slots, and those only waited for
+    reads: tuple[VersionId, ...] = ()
+    #: versions this task makes: its returns first, then what ``outputs`` lists
+    writes: tuple[VersionId, ...] = ()
+    #: how many of ``writes`` are return values
+    returns: int = 0
+    #: where the other outputs are found after the body ran
+    outputs: tuple[Output, ...] = ()
+    #: segments that the arguments use, held until the task is over
+    segments: tuple[SegmentId, ...] = ()
+    #: -1 for a call; for a piece of a map, how many calls it holds
+    items: int = -1
+
+    @property
+    def count(self) -> int:
+        """Calls in this record."""
+        return 1 if self.items < 0 else self.items
+
+
+class Output(Struct, frozen=True, array_like=True):
+    """An output other than a return value: an updated object, or a written file."""
+
+    #: way to the object: position or keyword of the argument, then indices into collections
+    path: tuple[int | str, ...]
+    #: the slot it came from, or -1 where it travelled with the arguments
+    slot: int = -1
+    #: for files: the name the user gave, where the finished version belongs
+    file: str | None = None
+    #: for files: the file holds a previous version that the task updates
+    update: bool = False

@@ -1,0 +1,72 @@
+"""What policies may see of tasks and nodes: read-only, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from penstock.model.resources import Requirements
+
+__all__ = ["NodeView", "ReadySet", "ReadyTask"]
+
+
+class ReadyTask(Protocol):
+    """A task whose data exist and that wants a place."""
+
+    @property
+    def task(self) -> int: ...
+
+    #: order in which tasks became ready; unique, kept when a task is taken back and tried again
+    @property
+    def serial(self) -> int: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def requirements(self) -> Requirements: ...
+
+    #: bytes of its inputs on each node that holds any
+    @property
+    def locality(self) -> Mapping[str, int]: ...
+
+    #: it was the oldest successor freed by a completion (for policies that follow the data)
+    @property
+    def freed(self) -> bool: ...
+
+
+class NodeView(Protocol):
+    """A node as a policy sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    #: order in which nodes joined; unique
+    @property
+    def index(self) -> int: ...
+
+    #: computing units in use: the node's load
+    @property
+    def used_cpus(self) -> int: ...
+
+    def fits(self, requirements: Requirements) -> bool:
+        """Whether an attempt with these requirements could start here now."""
+        ...
+
+
+class ReadySet(Protocol):
+    """Holds the ready tasks and answers which should go where next. Two implementations, one behaviour."""
+
+    def add(self, task: ReadyTask) -> None: ...
+
+    def remove(self, task: ReadyTask) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def propose(self, nodes: Iterable[NodeView]) -> tuple[ReadyTask, NodeView] | None:
+        """The best placement that fits now, or None. The task stays in the set until it is removed."""
+        ...
+
+    def next_alike(self, node: NodeView, requirements: Requirements) -> ReadyTask | None:
+        """The best task for ``node`` among those with exactly these requirements, whether or not it fits now."""
+        ...

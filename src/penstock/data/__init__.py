@@ -1,0 +1,1 @@
+"""Objects as bytes, and the store that holds their large buffers."""

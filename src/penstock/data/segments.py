@@ -1,0 +1,112 @@
+"""The shared-memory store: one file per segment in a private directory on tmpfs, mapped by whoever reads it.
+
+Every process of a run writes its own segments and maps anybody's; only the main program removes them. A segment made
+while the store is full lies in the spill directory instead, on disk, and is read in the same way.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Sequence
+from enum import Enum
+
+from penstock.errors import PenstockError
+from penstock.model.data import Piece, SegmentId
+
+__all__ = ["Access", "Segments"]
+
+#: buffers start at multiples of this, as vector instructions like it
+_ALIGNMENT = 64
+#: the kernel writes at most about this much in one call
+_CHUNK = 1 << 30
+
+
+class Access(Enum):
+    """What a reader of a segment may do with it."""
+
+    #: look at it
+    READ = "read"
+    #: change a private copy, made page by page as it is changed
+    COPY = "copy"
+    #: change the segment itself: nobody else will ever read it
+    IN_PLACE = "in place"
+
+
+class Segments:
+    """The segments of a run, as one process of it sees them."""
+
+    def __init__(self, memory_dir: str, spill_dir: str, writer: int) -> None:
+        self.memory_dir = memory_dir
+        self.spill_dir = spill_dir
+        # The writer's number is part of a segment's, so that processes need not agree on a counter.
+        self._next: SegmentId = (writer << 40) + 1
+
+    def path(self, segment: SegmentId, *, spilled: bool) -> str:
+        """Where a segment lies."""
+        return os.path.join(self.spill_dir if spilled else self.memory_dir, f"s{segment}")
+
+    def write(self, buffers: Sequence[memoryview | bytes], *, spill: bool) -> list[Piece]:
+        """Store buffers together in a new segment."""
+        segment = self._next
+        self._next += 1
+        if not spill:
+            try:
+                return self._write(segment, buffers, spilled=False)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT):
+                    raise
+        try:
+            return self._write(segment, buffers, spilled=True)
+        except OSError as error:
+            size = sum(len(buffer) for buffer in buffers)
+            raise PenstockError(
+                f"cannot store {size} bytes: shared memory ({self.memory_dir}) is full and spilling to "
+                f"{self.spill_dir} failed: {error.strerror}. Free space there, or set spill_dir to a larger disk."
+            ) from error
+
+    def _write(self, segment: SegmentId, buffers: Sequence[memoryview | bytes], *, spilled: bool) -> list[Piece]:
+        path = self.path(segment, spilled=spilled)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        pieces = []
+        try:
+            offset = 0
+            for buffer in buffers:
+                view = memoryview(buffer).cast("B")
+                pieces.append(Piece(segment, spilled, offset, len(view)))
+                for start in range(0, len(view), _CHUNK):
+                    _write_all(descriptor, view[start : start + _CHUNK], offset + start)
+                offset += -(-len(view) // _ALIGNMENT) * _ALIGNMENT
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+        return pieces
+
+    def map(self, segment: SegmentId, *, spilled: bool, access: Access) -> mmap.mmap:
+        """The bytes of a segment, without copying them."""
+        flags = os.O_RDWR if access is Access.IN_PLACE else os.O_RDONLY
+        descriptor = os.open(self.path(segment, spilled=spilled), flags | os.O_CLOEXEC)
+        try:
+            how = {Access.READ: mmap.ACCESS_READ, Access.COPY: mmap.ACCESS_COPY, Access.IN_PLACE: mmap.ACCESS_WRITE}
+            return mmap.mmap(descriptor, 0, access=how[access])
+        finally:
+            os.close(descriptor)
+
+    def remove(self, segment: SegmentId) -> None:
+        """Delete a segment, wherever it lies."""
+        for spilled in (False, True):
+            try:
+                os.unlink(self.path(segment, spilled=spilled))
+                return
+            except FileNotFoundError:
+                continue
+
+
+def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view = view[written:]
+        offset += written

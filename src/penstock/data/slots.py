@@ -1,0 +1,139 @@
+"""Slots: the places in a call's pickled arguments that data of other tasks fill.
+
+In the program, pickling a call's arguments meets futures and tracked objects; each becomes a reference to a numbered
+slot. In the worker, unpickling meets those references and answers with the slot's object, loaded when first asked
+for and the same object every time, so aliasing inside a call is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.model.tasks import Failure
+
+__all__ = [
+    "ElementFailed",
+    "PathRef",
+    "SlotRef",
+    "Slots",
+    "current",
+    "dump_with_slots",
+    "element",
+    "load_with_slots",
+    "path_slot",
+    "slot",
+]
+
+_EMPTY = object()
+
+
+class _Current(threading.local):
+    """What this thread is packing or unpacking."""
+
+    #: slots of the call being unpacked
+    slots: Slots | None = None
+    #: turns a future met while packing into what stands for it; None outside a task call
+    outgoing: Callable[[Any], tuple[Any, ...]] | None = None
+
+
+current = _Current()
+
+
+class Slots:
+    """The slots of one call, each filled when it is first looked at."""
+
+    def __init__(self, count: int, fill: Callable[[int], Any]) -> None:
+        self._content: list[Any] = [_EMPTY] * count
+        self._fill = fill
+
+    def __getitem__(self, index: int) -> Any:
+        content = self._content[index]
+        if content is _EMPTY:
+            content = self._content[index] = self._fill(index)
+        return content
+
+
+def slot(index: int) -> Any:
+    """The object in a slot of the call being unpacked."""
+    assert current.slots is not None
+    return current.slots[index]
+
+
+def path_slot(index: int) -> Path:
+    """The file in a slot, for a program that gave it as a ``Path``."""
+    return Path(slot(index))
+
+
+def element(index: int, position: int) -> Any:
+    """One result of the piece of a map that lies in a slot."""
+    results, failures = slot(index)
+    if position in failures:
+        raise ElementFailed(failures[position])
+    return results[position]
+
+
+class ElementFailed(Exception):
+    """An argument is an element of a map that failed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class SlotRef:
+    """Stands for a slot where an argument was."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return slot, (self.index,)
+
+
+class PathRef(SlotRef):
+    """Stands for a file where a ``Path`` was."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return path_slot, (self.index,)
+
+
+def dump_with_slots(
+    find: Callable[[Any], int | None], *, by_value: bool
+) -> Callable[[object, list[pickle.PickleBuffer]], bytes]:
+    """A pickling function that puts slot references wherever ``find`` knows an object, however deep."""
+
+    def dump(obj: object, buffers: list[pickle.PickleBuffer]) -> bytes:
+        base: type[pickle.Pickler] = pickle.Pickler
+        if by_value:
+            import cloudpickle
+
+            base = cloudpickle.Pickler
+
+        class Pickler(base):  # type: ignore[misc, valid-type]
+            def persistent_id(self, obj: Any) -> int | None:
+                return find(obj)
+
+        file = io.BytesIO()
+        Pickler(file, 5, buffer_callback=buffers.append).dump(obj)
+        return file.getvalue()
+
+    return dump
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, index: Any) -> Any:
+        return slot(index)
+
+
+def load_with_slots(data: Any, buffers: Sequence[Any]) -> Any:
+    """The counterpart of ``dump_with_slots``."""
+    return _Unpickler(io.BytesIO(data), buffers=buffers).load()

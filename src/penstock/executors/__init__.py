@@ -1,0 +1,1 @@
+"""From placement to execution: worker processes of this machine, and the caller's own thread for debugging."""

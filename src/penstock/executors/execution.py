@@ -1,0 +1,262 @@
+"""Carry out one attempt in this process: rebuild the arguments, call the function, collect what it made.
+
+Shared by worker processes and by the inline executor, so that debugging in the main program's own thread meets the
+same copies, the same read-only arrays and the same errors as running in parallel.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import reprlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.data.segments import Access, Segments
+from penstock.data.serializer import NONE, InPlace, dump, load
+from penstock.data.slots import ElementFailed, Slots, current
+from penstock.errors import PenstockError, SerializationError
+from penstock.executors.strict import InputWatch
+from penstock.executors.tracebacks import describe
+from penstock.executors.wire import Define, Done, Error, Run
+from penstock.model.data import FileRef, Slot, Value
+from penstock.model.tasks import Failure, FailureKind, Output
+
+__all__ = ["Function", "carry_out", "define", "inside_task"]
+
+
+class _Depth(threading.local):
+    """How many tasks this thread is inside of."""
+
+    tasks = 0
+
+
+_depth = _Depth()
+
+
+def inside_task() -> bool:
+    """Whether the calling thread is carrying out a task."""
+    return _depth.tasks > 0
+
+
+class Function:
+    """A function as this process knows it."""
+
+    def __init__(self, body: Callable[..., Any], name: str, returns: int) -> None:
+        self.body = body
+        self.name = name
+        self.returns = returns
+
+
+def define(message: Define, segments: Segments) -> Function:
+    """Rebuild a function from its code, or stand in one that says why it cannot be."""
+    try:
+        body = load(message.code, segments)
+    except BaseException as error:
+        reason = error
+
+        def body(*args: Any, **kwargs: Any) -> Any:
+            raise SerializationError(
+                f"the code of task {message.name} cannot be loaded in a worker process: "
+                f"{type(reason).__name__}: {reason}"
+            ) from reason
+
+    return Function(body, message.name, message.returns)
+
+
+def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool) -> Done | Error:
+    """Run one attempt and say how it ended; never raises."""
+    started = time.perf_counter()
+    _depth.tasks += 1
+    previous = current.slots
+    files: list[tuple[Output, str]] = []
+    try:
+        if run.items >= 0:
+            outputs: list[Slot | None] = [_carry_out_items(run, function, segments)]
+        elif run.slots or run.outputs or strict:
+            outputs = _carry_out_call(run, function, segments, files, strict=strict)
+        else:
+            args, kwargs = load(run.args, segments)
+            outputs = _returned(function.body(*args, **kwargs), function, segments, spill=run.spill)
+        return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
+    except BaseException as error:
+        failure = replace(_failure(error, function), arguments=_arguments(run, segments))
+        return Error(run.task, run.attempt, failure, time.perf_counter() - started)
+    finally:
+        _depth.tasks -= 1
+        current.slots = previous
+        for _, path in files:
+            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+
+
+def _arguments(run: Run, segments: Segments) -> str:
+    """The arguments in short, for the message; whatever goes wrong here must not hide what went wrong before."""
+    try:
+        loaded = load(run.args, segments, slots=bool(run.slots))
+        if run.items >= 0:
+            return ""
+        args, kwargs = loaded
+        return ", ".join([*map(reprlib.repr, args), *(f"{name}={reprlib.repr(kwargs[name])}" for name in kwargs)])
+    except Exception:
+        return ""
+
+
+def _failure(error: BaseException, function: Function) -> Failure:
+    if isinstance(error, ElementFailed):
+        return Failure(
+            FailureKind.DEPENDENCY,
+            error.failure.message,
+            error.failure.exception,
+            error.failure.traceback,
+            (*error.failure.path, function.name),
+        )
+    return describe(error, function.name)
+
+
+def _carry_out_call(
+    run: Run, function: Function, segments: Segments, files: list[tuple[Output, str]], *, strict: bool
+) -> list[Slot | None]:
+    in_place: InPlace = {}
+    current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, in_place))
+    args, kwargs = load(run.args, segments, slots=True)
+    arguments: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+    for output in run.outputs:
+        if output.file is not None:
+            _place_file(run, output, arguments, files)
+    args = tuple(arguments[i] for i in range(len(args)))
+    kwargs = {name: arguments[name] for name in kwargs}
+    shapes = [_container_length(arguments, output) for output in run.outputs]
+    watch = InputWatch(function.name, function.body, args, kwargs, run.outputs) if strict else None
+    result = function.body(*args, **kwargs)
+    if watch is not None:
+        watch.compare()
+    outputs = _returned(result, function, segments, spill=run.spill)
+    for output, shape in zip(run.outputs, shapes, strict=True):
+        if output.file is not None:
+            outputs.append(_finish_file(run, output, files, function))
+            continue
+        if _container_length(arguments, output) != shape:
+            raise PenstockError(
+                f"task {function.name} changed the length of its collection argument {output.path[0]!r} from {shape} "
+                f"to {_container_length(arguments, output)}; a collection's elements may change, its length may not"
+            )
+        updated = _at(arguments, output.path)
+        what = f"argument {output.path[0]!r} of task {function.name}, after the task,"
+        outputs.append(dump(updated, segments, what, spill=run.spill, in_place=in_place))
+    return outputs
+
+
+def _fill(run: Run, index: int, segments: Segments, in_place: InPlace) -> Any:
+    content = run.slots[index]
+    if type(content) is FileRef:
+        return content.path
+    assert type(content) is Value
+    if index in run.in_place:
+        return load(content, segments, Access.IN_PLACE, in_place, slots=True)
+    return load(content, segments, Access.COPY if index in run.writable else Access.READ, slots=True)
+
+
+def _at(arguments: dict[int | str, Any], path: tuple[int | str, ...]) -> Any:
+    found: Any = arguments
+    for step in path:
+        found = found[step]
+    return found
+
+
+def _container_length(arguments: dict[int | str, Any], output: Output) -> int:
+    """Length of the collection an output is an element of; 0 for what is not in a collection."""
+    return len(_at(arguments, output.path[:-1])) if len(output.path) > 1 else 0
+
+
+def _returned(result: Any, function: Function, segments: Segments, *, spill: bool) -> list[Slot | None]:
+    """The return value as one value per declared return."""
+    if result is None and function.returns <= 1:
+        return [NONE]
+    what = f"the value that task {function.name} returned"
+    if function.returns in (-1, 1):
+        return [dump(result, segments, what, spill=spill)]
+    if function.returns == 0:
+        raise _Mismatch(f"task {function.name} declares returns=0 but returned a {type(result).__name__}")
+    if not isinstance(result, tuple | list):
+        raise _Mismatch(
+            f"task {function.name} declares returns={function.returns} but returned one {type(result).__name__}"
+        )
+    if len(result) != function.returns:
+        raise _Mismatch(f"task {function.name} declares returns={function.returns} but returned {len(result)} values")
+    return [dump(part, segments, what, spill=spill) for part in result]
+
+
+class _Mismatch(PenstockError):
+    """Told apart by ``describe`` through its name; see tracebacks.py."""
+
+    failure_kind = FailureKind.RETURNS
+
+
+def _carry_out_items(run: Run, function: Function, segments: Segments) -> Value:
+    """A piece of a map: call the function on each item, keep going past those that fail."""
+    results: list[Any] = []
+    failures: dict[int, Failure] = {}
+    body = function.body
+    loads = pickle.loads
+    for position, item in enumerate(load(run.args, segments)):
+        try:
+            results.append(body(*loads(item)))
+        except Exception as error:
+            results.append(None)
+            failures[position] = describe(error, function.name)
+    what = f"a value that task {function.name} returned"
+    try:
+        return dump((results, failures), segments, what, spill=run.spill)
+    except SerializationError:
+        for position, result in enumerate(results):
+            try:
+                dump(result, segments, what, spill=run.spill)
+            except SerializationError as error:
+                results[position] = None
+                failures[position] = describe(error, function.name)
+        return dump((results, failures), segments, what, spill=run.spill)
+
+
+def _place_file(run: Run, output: Output, arguments: dict[int | str, Any], files: list[tuple[Output, str]]) -> None:
+    """Give the task a private path to write to, with the name it asked for; it becomes the file by a rename."""
+    assert output.file is not None
+    given = arguments[output.path[0]]
+    if output.update and output.slot in run.in_place and os.fspath(given) == output.file:
+        return
+    folder, name = os.path.split(output.file)
+    private = os.path.join(folder, f".penstock-{os.getpid()}-{run.task}-{run.attempt}-{len(files)}")
+    try:
+        os.mkdir(private)
+    except OSError as error:
+        raise type(error)(error.errno, f"cannot write a file there: {error.strerror}", folder) from None
+    path = os.path.join(private, name)
+    files.append((output, path))
+    if output.update:
+        shutil.copy2(os.fspath(given), path)
+    arguments[output.path[0]] = type(given)(path) if isinstance(given, Path) else path
+
+
+def _finish_file(run: Run, output: Output, files: list[tuple[Output, str]], function: Function) -> FileRef:
+    assert output.file is not None
+    path = next((path for placed, path in files if placed is output), None)
+    if path is None:
+        return FileRef(output.file)
+    if not os.path.exists(path):
+        raise PenstockError(
+            f"task {function.name} declares argument {output.path[0]!r} as a file that it writes, "
+            f"but did not create {output.file}"
+        )
+    if run.publish:
+        os.replace(path, output.file)
+        return FileRef(output.file)
+    waiting = os.path.join(os.path.dirname(output.file), f".penstock-v{os.getpid()}-{run.task}-{len(files)}")
+    os.mkdir(waiting)
+    moved = os.path.join(waiting, os.path.basename(path))
+    os.replace(path, moved)
+    return FileRef(moved)

@@ -1,0 +1,74 @@
+"""The caller's own thread as an executor, for debugging: a task runs at its call, where a debugger can follow it.
+
+Everything else is as with worker processes: the same engine, the same copies of arguments, the same errors.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from penstock.data.segments import Segments
+from penstock.executors.execution import Function, carry_out, define
+from penstock.executors.wire import Define, Done, Run
+from penstock.model.commands import Launch
+from penstock.model.events import Event, Failed, Finished, Recalled
+
+__all__ = ["InlineExecutor"]
+
+
+class InlineExecutor:
+    """Runs attempts one after the other when asked to."""
+
+    def __init__(self, name: str, *, segments: Segments, strict: bool) -> None:
+        self.name = name
+        self._segments = segments
+        self._strict = strict
+        self.spill = False
+        self.functions: dict[int, Define] = {}
+        self._defined: dict[int, Function] = {}
+        self._launched: deque[Launch] = deque()
+
+    def launch(self, command: Launch) -> None:
+        """Keep an attempt until ``run_next``."""
+        self._launched.append(command)
+
+    def recall(self, lane: int) -> Recalled:
+        """Take back what has not started."""
+        tasks = tuple(command.task for command in self._launched)
+        self._launched.clear()
+        return Recalled(self.name, lane, tasks)
+
+    def kill(self, lane: int) -> None:
+        """Nothing to end: a task runs in the thread that could ask for it."""
+
+    def run_next(self) -> Event | None:
+        """Carry out the next attempt in this thread."""
+        if not self._launched:
+            return None
+        command = self._launched.popleft()
+        call = command.call
+        number = call.spec.function
+        function = self._defined.get(number)
+        if function is None:
+            function = self._defined[number] = define(self.functions[number], self._segments)
+        run = Run(
+            command.task,
+            command.attempt,
+            number,
+            call.args,
+            command.slots,
+            call.writable,
+            command.in_place,
+            call.outputs,
+            command.publish,
+            self.spill,
+            call.items,
+        )
+        message = carry_out(run, function, self._segments, strict=self._strict)
+        if isinstance(message, Done):
+            return Finished(message.task, message.attempt, message.outputs, message.seconds)
+        return Failed(message.task, message.attempt, message.failure, message.seconds)
+
+    def close(self) -> None:
+        """Forget what was not run."""
+        self._launched.clear()

@@ -1,0 +1,56 @@
+"""The thread that touches file systems so that the control thread need not: deletes, renames, private copies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import threading
+from collections.abc import Callable
+
+__all__ = ["Mover", "discard", "publish"]
+
+
+class Mover:
+    """Does file-system work in the order it was asked for."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Have something done soon, after what was asked for before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="penstock-mover", daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Return when everything asked for is done."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+def publish(source: str, target: str) -> None:
+    """Let a finished file appear under its final name; whoever has opened the private one keeps it."""
+    beside = f"{source}.publish"
+    try:
+        os.link(source, beside)
+    except OSError:
+        shutil.copy2(source, beside)  # a file system without hard links
+    os.replace(beside, target)
+
+
+def discard(path: str) -> None:
+    """Remove a private copy and the folder made for it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))

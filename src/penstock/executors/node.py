@@ -1,0 +1,301 @@
+"""The node executor: one machine's worker processes, carrying out the engine's commands and reporting events.
+
+    Launch, Recall, Kill ──▶ NodeExecutor ──▶ worker's task socket      (one packet per message)
+    Finished, Failed    ◀── collect()     ◀── worker's result socket   (stream of frames)
+    WorkerLost          ◀──               ◀── fork server's notices
+
+Used by one thread at a time: the driver holds its lock around every call but ``poll``. The I/O pool and the MPI
+launcher will stand beside the compute pool here.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from penstock.data.segments import Segments
+from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
+from penstock.executors.output import OutputRelay
+from penstock.executors.pools import Seat, Worker, thread_limits
+from penstock.executors.wire import Define, Done, Down, Error, Parcel, Run, decode_down, encode
+from penstock.executors.worker import PACKET, SETUP, Setup
+from penstock.model.commands import Launch
+from penstock.model.events import Event, Failed, Finished, Recalled, WorkerLost
+
+__all__ = ["NodeExecutor"]
+
+#: a lane whose processes die this often in a row without a result is closed
+_STILLBORN = 3
+_RECEIVE = 1 << 20
+
+Observer = Callable[[str, int, int, int], None]
+
+
+class NodeExecutor:
+    """Runs attempts in worker processes of this machine."""
+
+    def __init__(
+        self,
+        name: str,
+        lanes: int,
+        *,
+        segments: Segments,
+        strict: bool,
+        cpus: Sequence[tuple[int, ...]],
+        cleanup: Sequence[str],
+        observe: Observer,
+    ) -> None:
+        self.name = name
+        self._segments = segments
+        self._cpus = cpus
+        self._cleanup = cleanup
+        #: told of worker processes: "started" or "died", lane, pid, status
+        self._observe = observe
+        #: results go to disk because the store is full
+        self.spill = False
+        #: code of every function that may be launched
+        self.functions: dict[int, Define] = {}
+        self._setup = msgspec.json.encode(Setup(segments.memory_dir, segments.spill_dir, strict)).decode()
+        self._seats = [Seat(lane) for lane in range(lanes)]
+        self._workers: dict[int, Worker] = {}
+        self._by_descriptor: dict[int, Worker] = {}
+        self._made = 0
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._relay = OutputRelay()
+        self._oom_kills = _oom_kills()
+        self._start_forkserver()
+        for seat in self._seats:
+            self._worker_for(seat, 1)
+
+    def _start_forkserver(self) -> None:
+        self._forkserver = ForkServer(self._cleanup, environ={**os.environ, **thread_limits(1)})
+        self._epoll.register(self._forkserver.fileno(), select.EPOLLIN)
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def launch(self, command: Launch) -> None:
+        """Send an attempt to its lane."""
+        call = command.call
+        spec = call.spec
+        seat = self._seats[command.lane]
+        worker = seat.workers.get(spec.requirements.cpus)
+        if worker is None:
+            worker = self._worker_for(seat, spec.requirements.cpus)
+        seat.active = worker
+        if spec.function not in worker.defined:
+            worker.defined.add(spec.function)
+            self._send(worker, self.functions[spec.function])
+        self._send(
+            worker,
+            Run(
+                command.task,
+                command.attempt,
+                spec.function,
+                call.args,
+                command.slots,
+                call.writable,
+                command.in_place,
+                call.outputs,
+                command.publish,
+                self.spill,
+                call.items,
+            ),
+        )
+
+    def recall(self, lane: int) -> Recalled:
+        """Take back what the lane has not started."""
+        worker = self._seats[lane].active
+        tasks = self._take_back(worker) if worker is not None else ()
+        return Recalled(self.name, lane, tasks)
+
+    def kill(self, lane: int) -> None:
+        """End the process behind a lane."""
+        worker = self._seats[lane].active
+        if worker is not None:
+            self._forkserver.kill(worker.number)
+
+    def wake(self) -> None:
+        """Make a ``poll`` in another thread return."""
+        os.eventfd_write(self._wake, 1)
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Wait for something to collect. The only call that may run beside others."""
+        return self._epoll.poll(-1 if timeout is None else timeout)
+
+    def collect(self, ready: list[tuple[int, int]]) -> list[Event]:
+        """The events behind what ``poll`` found; never waits."""
+        events: list[Event] = []
+        for descriptor, mask in ready:
+            worker = self._by_descriptor.get(descriptor)
+            if worker is not None:
+                if mask & select.EPOLLOUT and worker.send_waiting():
+                    self._epoll.modify(worker.tasks, 0)
+                if descriptor == worker.results.fileno():
+                    self._receive(worker, events)
+            elif descriptor == self._wake:
+                try:
+                    os.eventfd_read(self._wake)
+                except BlockingIOError:
+                    continue
+            else:
+                self._hear(events)
+        return events
+
+    def _receive(self, worker: Worker, events: list[Event]) -> None:
+        while True:
+            try:
+                data = worker.results.recv(_RECEIVE)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                data = b""
+            if not data:
+                # Its end is told by the fork server; until then this descriptor would only keep poll() awake.
+                if self._by_descriptor.pop(worker.results.fileno(), None) is not None:
+                    self._epoll.unregister(worker.results)
+                return
+            for message in worker.frames.feed(data):
+                worker.delivered += 1
+                events.append(self._event(worker, message))
+            if len(data) < _RECEIVE:
+                return
+
+    def _event(self, worker: Worker, message: Done | Error) -> Event:
+        if isinstance(message, Done):
+            return Finished(message.task, message.attempt, message.outputs, message.seconds)
+        failure = msgspec.structs.replace(message.failure, output=self._relay.tail(worker.number))
+        return Failed(message.task, message.attempt, failure, message.seconds)
+
+    def _hear(self, events: list[Event]) -> None:
+        for notice in self._forkserver.notices():
+            if type(notice) is Spawned:
+                worker = self._workers.get(notice.worker_id)
+                if worker is not None:
+                    worker.pid = notice.pid
+                    self._observe("started", worker.seat.lane, notice.pid, 0)
+            elif type(notice) is Exited:
+                worker = self._workers.pop(notice.worker_id, None)
+                if worker is not None:
+                    self._bury(worker, notice.status, events)
+            elif type(notice) is ServerLost:
+                self._epoll.unregister(self._forkserver.fileno())
+                self._forkserver.close(remove=False)
+                self._start_forkserver()
+                for seat in self._seats:
+                    self._worker_for(seat, 1)
+
+    def _bury(self, worker: Worker, status: int, events: list[Event]) -> None:
+        """A process ended: read its last results, take back what it had not started, put another in its place."""
+        self._receive(worker, events)
+        seat = worker.seat
+        del seat.workers[worker.units]
+        tasks = self._take_back(worker)
+        reason = self._reason(status)
+        self._observe("died", seat.lane, worker.pid, status)
+        for end in (worker.results, worker.tasks):
+            if self._by_descriptor.pop(end.fileno(), None) is not None:
+                self._epoll.unregister(end)
+        worker.close()
+        was_active = seat.active is worker
+        if was_active:
+            seat.active = None
+            events.append(Recalled(self.name, seat.lane, tasks))
+        seat.stillborn = 0 if worker.delivered else seat.stillborn + 1
+        replaced = seat.stillborn < _STILLBORN
+        if was_active:
+            events.append(WorkerLost(self.name, seat.lane, reason, replaced, self._relay.tail(worker.number)))
+        if replaced and not seat.workers:
+            self._worker_for(seat, worker.units)
+
+    # --- workers ------------------------------------------------------------------------------------------------
+
+    def _worker_for(self, seat: Seat, units: int) -> Worker:
+        existing = seat.workers.get(units)
+        if existing is not None:
+            return existing
+        self._made += 1
+        worker = seat.workers[units] = Worker(self._made, seat, units)
+        self._workers[worker.number] = worker
+        self._by_descriptor[worker.results.fileno()] = worker
+        self._by_descriptor[worker.tasks.fileno()] = worker
+        self._epoll.register(worker.results, select.EPOLLIN)
+        self._epoll.register(worker.tasks, 0)
+        cpus = self._cpus[seat.lane] if units == 1 else ()
+        worker.start(self._forkserver, self._relay, cpus, {SETUP: self._setup, **thread_limits(units)})
+        return worker
+
+    def _send(self, worker: Worker, message: Down) -> None:
+        packet = encode(message)
+        if len(packet) > PACKET:
+            [piece] = self._segments.write([packet], spill=False)
+            packet = encode(Parcel(piece))
+        if not worker.send(packet):
+            self._epoll.modify(worker.tasks, select.EPOLLOUT)
+
+    def _take_back(self, worker: Worker) -> tuple[int, ...]:
+        tasks = []
+        for packet in worker.take_back():
+            message = decode_down(packet)
+            if type(message) is Parcel:
+                piece = message.content
+                with open(self._segments.path(piece.segment, spilled=piece.spilled), "rb") as file:
+                    message = decode_down(file.read())
+                self._segments.remove(piece.segment)
+            if type(message) is Run:
+                tasks.append(message.task)
+            elif type(message) is Define:
+                worker.defined.discard(message.function)
+        return tuple(tasks)
+
+    def _reason(self, status: int) -> str:
+        if status >= 0:
+            return f"its worker process exited with status {status} in the middle of it"
+        name = signal.Signals(-status).name
+        reason = f"its worker process was killed by {name}"
+        if -status == signal.SIGKILL:
+            kills = _oom_kills()
+            if kills > self._oom_kills:
+                reason += "; the kernel's out-of-memory killer was at work: give the task a larger memory_size"
+            self._oom_kills = kills
+        return reason
+
+    # --- end ----------------------------------------------------------------------------------------------------
+
+    def processes(self) -> Mapping[int, int]:
+        """Process of each worker, by lane."""
+        return {worker.seat.lane: worker.pid for worker in self._workers.values()}
+
+    def flush_output(self) -> None:
+        """Show what workers have printed so far."""
+        self._relay.flush(1.0)
+
+    def close(self) -> None:
+        """End every process; nothing that they were sent is finished."""
+        self._forkserver.close()
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+        self._by_descriptor.clear()
+        self._relay.close()
+        self._epoll.close()
+        os.close(self._wake)
+
+
+def _oom_kills() -> int:
+    """How often the kernel has killed a process for want of memory."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            for line in file:
+                if line.startswith(b"oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return 0

@@ -1,0 +1,216 @@
+"""Main programs of the failure tests: each runs as its own process, in its own group, and is watched from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+PATIENCE = 10.0
+
+#: what most programs begin with; a task calls `arrive()` to say "I run", the test reads it from the program's output
+PROLOGUE = """
+import os, signal, sys, threading, time
+import penstock
+from penstock import FILE_OUT, INOUT, barrier, task, wait_on
+
+def arrive(*what):
+    os.write({arrivals}, (" ".join(map(str, what)) + "\\n").encode())
+"""
+
+
+class Program:
+    """A main program at work, the lines its tasks send, and everything it must not leave behind."""
+
+    def __init__(self, folder: Path, source: str, *, wrap: tuple[str, ...] = (), **environ: str) -> None:
+        self.folder = folder
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir(exist_ok=True)
+        self.script = folder / "app.py"
+        # A named pipe, not a descriptor: workers are forked from the fork server and inherit none of ours.
+        self._fifo = folder / "arrivals"
+        os.mkfifo(self._fifo)
+        self._reader = os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self._unread = b""
+        opened = f"os.open({str(self._fifo)!r}, os.O_WRONLY)"
+        self.script.write_text(PROLOGUE.format(arrivals=opened) + source)
+        self.process = subprocess.Popen(
+            [*wrap, sys.executable, str(self.script)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=surroundings(TMPDIR=str(self.temporary), **environ),
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        os.close(self._reader)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+    def arrival(self) -> str:
+        """The next line that a task sent."""
+        deadline = time.monotonic() + PATIENCE
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([self._reader], [], [], 0.05)
+            if ready:
+                self._unread += os.read(self._reader, 4096)
+            if time.monotonic() > deadline or (not ready and self.process.poll() is not None):
+                output, errors = self.process.communicate(timeout=PATIENCE)
+                raise AssertionError(f"no task came to its line; the program said:\n{output}\n{errors}")
+            if ready and not self._unread.endswith(b"\n"):
+                time.sleep(0.001)  # nobody holds the other end just now
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
+
+    def family(self) -> list[psutil.Process]:
+        """Every process that descends from the program."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the main program and to nobody else."""
+        self.process.send_signal(number)
+
+    def interrupt_group(self) -> None:
+        """What a terminal does on Ctrl-C: SIGINT to the foreground process group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def ends(self, within: float = PATIENCE) -> tuple[int, str, str]:
+        """Wait for the end: exit status, output, errors."""
+        begin = time.monotonic()
+        try:
+            output, errors = self.process.communicate(timeout=max(within, 0.1) + PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"the program did not end:\n{self.process.communicate()}") from None
+        took = time.monotonic() - begin
+        assert took < within, f"the program took {took:.1f} s to end, not {within} s:\n{errors}"
+        return self.process.returncode, output, errors
+
+    def leftovers(self) -> list[str]:
+        """Directories of the run that still exist."""
+        mine = f"-{self.process.pid}-"
+        shared = [str(path) for path in Path("/dev/shm").glob("penstock-*") if mine in path.name]
+        return shared + [str(path) for path in self.temporary.iterdir()]
+
+
+def surroundings(**changes: str) -> dict[str, str]:
+    """Our environment with the package importable, no setting inherited, and output not held back."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return {**environ, "PYTHONUNBUFFERED": "1", **changes}
+
+
+def run(folder: Path, source: str, within: float = 20.0, **environ: str) -> tuple[int, str, str]:
+    """Run a program to its end; it must leave no directory behind."""
+    with Program(folder, source, **environ) as program:
+        status, output, errors = program.ends(within)
+        gone([], program)
+    return status, output, errors
+
+
+def gone(family: list[psutil.Process], program: Program, within: float = 2.0) -> None:
+    """Assert that processes and directories of a run vanish in time."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline and (any(alive(process) for process in family) or program.leftovers()):
+        time.sleep(0.01)
+    assert [process for process in family if alive(process)] == []
+    assert program.leftovers() == []
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs; one that only waits to be collected does not."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+@contextlib.contextmanager
+def takes_less_than(seconds: float) -> Iterator[None]:
+    """Assert that a block is quick."""
+    begin = time.monotonic()
+    yield
+    took = time.monotonic() - begin
+    assert took < seconds, f"took {took:.2f} s"
+
+
+class Tally:
+    """Counts across processes: one byte appended per mark, atomically."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def mark(self) -> int:
+        """Count one; gives the number it got."""
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, b".")
+            return os.lseek(descriptor, 0, os.SEEK_CUR)
+        finally:
+            os.close(descriptor)
+
+    def count(self) -> int:
+        """How many were counted."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+
+class Gate:
+    """Lets tasks say that they have started, and holds them until they may go on, through named pipes."""
+
+    def __init__(self, folder: Path, name: str = "gate") -> None:
+        self.started = folder / f"{name}-started"
+        self._open = folder / f"{name}-open"
+        os.mkfifo(self.started)
+
+    def reach(self) -> None:
+        """In a task: say that it runs."""
+        with open(self.started, "wb", buffering=0) as pipe:
+            pipe.write(b"x")
+
+    def hold(self) -> None:
+        """In a task: say that it runs, and wait for ever unless released."""
+        self.reach()
+        while not self._open.exists():
+            time.sleep(0.005)
+
+    def release(self) -> None:
+        """Let held tasks go on."""
+        self._open.touch()
+
+    def wait_reached(self, times: int = 1) -> None:
+        """In the test: return when tasks have said so."""
+        got = 0
+        deadline = time.monotonic() + PATIENCE
+        while got < times:
+            with open(self.started, "rb", buffering=0, opener=_nonblocking) as pipe:
+                while got < times and time.monotonic() < deadline:
+                    ready, _, _ = select.select([pipe], [], [], 0.05)
+                    if ready:
+                        came = len(pipe.read(times - got) or b"")
+                        got += came
+                        if not came:
+                            time.sleep(0.001)
+            assert got >= times, f"only {got} of {times} tasks started"
+
+
+def _nonblocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def environment_without_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which nothing configures a runtime."""
+    return {name: value for name, value in environ.items() if not name.startswith("PENSTOCK_")}

@@ -1,0 +1,29 @@
+"""The benchmarks, one module each. A module joins the table by having `ROWS` and a place in `ORDER`.
+
+A figure that only we have is measured by the module itself, run as a script: `python -m benchmarks.rows.NAME`.
+"""
+
+from importlib import import_module
+
+from benchmarks.row import Row
+
+ORDER = (
+    "tasks",
+    "bulk_map",
+    "latency",
+    "imports",
+    "first_result",
+    "array_shared",
+    "array_made",
+    "finished_task",
+    "pending_task",
+    "million_tasks",
+    "engine_scaling",
+)
+
+
+def all_rows() -> list[Row]:
+    rows: list[Row] = []
+    for name in ORDER:
+        rows.extend(import_module(f"benchmarks.rows.{name}").ROWS)
+    return rows

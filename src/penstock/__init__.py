@@ -1,0 +1,105 @@
+"""Penstock: sequential-looking Python as parallel tasks, with storage as a resource it schedules.
+
+What users write is in ``penstock.api``. To read the code, follow a call: ``api`` makes it, ``model`` names things,
+``graph`` finds what it depends on, ``scheduling`` and ``engine`` decide where it goes, ``executors`` run it, ``data``
+carries its values, ``runtime`` drives all that, ``observe`` shows it, ``cli`` starts it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.decorators import constraint
+from penstock.api.directions import (
+    COLLECTION_IN,
+    COLLECTION_INOUT,
+    COLLECTION_OUT,
+    FILE_IN,
+    FILE_INOUT,
+    FILE_OUT,
+    IN,
+    INOUT,
+    OUT,
+    Depth,
+    Type,
+)
+from penstock.api.executor import Executor
+from penstock.api.sync import barrier, cancel, delete_file, delete_object, open_file, share, wait_on
+from penstock.api.task import task
+from penstock.errors import (
+    ArgumentChanged,
+    CallError,
+    ConfigError,
+    ConstraintError,
+    DefinitionError,
+    DependencyFailed,
+    PenstockError,
+    ReturnsMismatch,
+    RuntimeStopped,
+    SerializationError,
+    TaskCancelled,
+    TaskError,
+    TaskFailed,
+    TaskTimeout,
+    WorkerDied,
+)
+from penstock.runtime.futures import Future, as_completed, wait
+from penstock.runtime.session import start, stop
+from penstock.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from penstock.runtime.runtime import Runtime
+
+__all__ = [
+    "COLLECTION_IN",
+    "COLLECTION_INOUT",
+    "COLLECTION_OUT",
+    "FILE_IN",
+    "FILE_INOUT",
+    "FILE_OUT",
+    "IN",
+    "INOUT",
+    "OUT",
+    "ArgumentChanged",
+    "CallError",
+    "ConfigError",
+    "ConstraintError",
+    "DefinitionError",
+    "DependencyFailed",
+    "Depth",
+    "Executor",
+    "Future",
+    "PenstockError",
+    "ReturnsMismatch",
+    "Runtime",
+    "RuntimeStopped",
+    "SerializationError",
+    "TaskCancelled",
+    "TaskError",
+    "TaskFailed",
+    "TaskTimeout",
+    "Type",
+    "WorkerDied",
+    "as_completed",
+    "barrier",
+    "cancel",
+    "constraint",
+    "delete_file",
+    "delete_object",
+    "open_file",
+    "share",
+    "start",
+    "stop",
+    "task",
+    "wait",
+    "wait_on",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The engine and the executors are imported by the first runtime, so that `import penstock` is quick.
+    if name == "Runtime":
+        from penstock.runtime.runtime import Runtime
+
+        return Runtime
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")

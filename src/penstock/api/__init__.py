@@ -1,0 +1,1 @@
+"""What the user writes: decorators, directions, futures, synchronisation."""

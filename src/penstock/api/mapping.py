@@ -1,0 +1,62 @@
+"""``task.map``: one record for an array of calls where that is possible, as many calls where it is not."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.data.serializer import LARGE, dump_stream
+from penstock.executors.execution import inside_task
+from penstock.runtime import session
+from penstock.runtime.futures import Future
+from penstock.runtime.maps import Mapped
+
+if TYPE_CHECKING:
+    from penstock.api.task import Task
+
+__all__ = ["Calls", "map_calls"]
+
+T = TypeVar("T")
+
+
+class Calls(list[Future[T]]):
+    """Futures of a map whose calls were submitted one by one."""
+
+    def results(self, timeout: float | None = None) -> list[T]:
+        """All values, in order; raises the first failure."""
+        return [future.result(timeout) for future in self]
+
+
+def map_calls(task: Task[..., T], iterables: Iterable[Any]) -> Mapped[T] | Calls[T]:
+    """Call a task on each item."""
+    declaration = task.declaration
+    calls = list(zip(*iterables, strict=False))
+    plain = not declaration.directions and declaration.returns <= 1 and not inside_task()
+    packed = _pack(calls, declaration.name) if plain else None
+    if packed is None:
+        return Calls(task(*args) for args in calls)
+    runtime = session.current()
+    for args in calls[:1]:
+        declaration.check(args, {})
+    return Mapped(runtime, declaration, packed)
+
+
+def _pack(calls: list[tuple[Any, ...]], name: str) -> list[bytes] | None:
+    """Each call's arguments pickled on its own; None if some need more than that: futures, arrays, large objects."""
+    if len(session.current().identity):
+        return None
+    packed: list[bytes] = []
+    buffers: list[pickle.PickleBuffer] = []
+    append, dumps, keep = packed.append, pickle.dumps, buffers.append
+    for args in calls:
+        try:
+            data = dumps(args, 5, buffer_callback=keep)
+            if b"__main__" in data:
+                data, buffers = dump_stream(args, f"an item of a map of {name}")
+        except Exception:
+            return None  # the single calls will say what is wrong with it, or do better
+        if buffers or len(data) > LARGE:
+            return None
+        append(data)
+    return packed

@@ -1,0 +1,213 @@
+"""``penstock doctor``: look at all that a run rests on, try it, and say what to do about what is wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import typer
+
+__all__ = ["Check", "doctor"]
+
+
+class Check(NamedTuple):
+    """One finding. ``mark`` is ✓ good, ! works but could be better, ✗ will not work, · not installed, not needed."""
+
+    mark: str
+    subject: str
+    finding: str
+    advice: str = ""
+
+
+def doctor() -> None:
+    """Check this machine and say what to do.
+
+    The exit status is 1 if something will not work.
+    """
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False)
+    colours = {"✓": "green", "!": "yellow", "✗": "bold red", "·": "dim"}
+    broken = False
+    for check in _all_checks():
+        colour = colours[check.mark]
+        console.print(f"[{colour}]{check.mark}[/] {check.subject:<14} {escape(check.finding)}", soft_wrap=True)
+        if check.advice:
+            console.print(f"  {'':<14} [{colour}]→ {escape(check.advice)}[/]", soft_wrap=True)
+        broken = broken or check.mark == "✗"
+    if broken:
+        raise typer.Exit(1)
+
+
+def _all_checks() -> Iterator[Check]:
+    for look in (_python, _settings, _machine, _shared_memory, _temporary, _sockets, _open_files, _extras, _round_trip):
+        yield from _guarded(look)
+
+
+def _guarded(look: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """A check that breaks is a finding, not the end of the examination."""
+    try:
+        yield from look()
+    except Exception as error:
+        yield Check("✗", look.__name__.strip("_").replace("_", " "), f"{type(error).__name__}: {error}")
+
+
+def _python() -> Iterator[Check]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check("✓", "Python", f"{version}, {sys.executable}")  # the installer refuses one that is too old
+
+
+def _settings() -> Iterator[Check]:
+    from penstock.errors import ConfigError
+    from penstock.runtime.config import load_config
+
+    try:
+        origins = set(load_config({}).origins.values()) - {"default"}
+    except ConfigError as error:
+        yield Check("✗", "settings", str(error), "correct it; `penstock config` shows the settings")
+    else:
+        yield Check("✓", "settings", ", ".join(sorted(origins)) or "all at their defaults")
+
+
+def _machine() -> Iterator[Check]:
+    from penstock.runtime.machine import this_machine
+    from penstock.units import format_size
+
+    machine = this_machine()
+    cpus = f"{machine.cpus} of {os.cpu_count()} ({machine.cpus_limit}), {machine.processor}, {machine.architecture}"
+    if machine.cpus > 1:
+        yield Check("✓", "CPUs", cpus)
+    else:
+        yield Check("!", "CPUs", cpus, "tasks will run one after the other; ask for more CPUs to run them in parallel")
+    nodes = f", {len(machine.numa)} NUMA nodes" if len(machine.numa) > 1 else ""
+    yield Check("✓", "memory", f"{format_size(machine.memory)} ({machine.memory_limit}){nodes}")
+
+
+def _shared_memory() -> Iterator[Check]:
+    from penstock.units import format_size
+
+    path, subject = "/dev/shm", "shared memory"
+    if not os.path.isdir(path):
+        yield Check("✗", subject, f"there is no {path}", f"mount it: mount -t tmpfs tmpfs {path}")
+        return
+    if problem := _cannot_write(path):
+        yield Check("✗", subject, f"cannot write in {path}: {problem}", f"make it writable: chmod 1777 {path}")
+        return
+    status = os.statvfs(path)
+    free, size = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+    finding = f"{format_size(free)} free of {format_size(size)} in {path}"
+    kind = _file_system(path)
+    if kind != "tmpfs":
+        yield Check("!", subject, f"{finding}, which is {kind}", "large objects will be slow; mount a tmpfs there")
+    elif free < 256 << 20:
+        advice = "large objects will go to disk; in a container raise it (docker run --shm-size=2g)"
+        yield Check("!", subject, finding, advice)
+    else:
+        yield Check("✓", subject, finding)
+
+
+def _cannot_write(folder: str) -> str | None:
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"penstock")
+            file.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _file_system(path: str) -> str:
+    kind = "unknown"
+    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
+        for line in mounts:
+            _, mount, found, *_ = line.split()
+            if mount == path:
+                kind = found  # the last one mounted is the one in sight
+    return kind
+
+
+def _temporary() -> Iterator[Check]:
+    import tempfile
+
+    folder = tempfile.gettempdir()
+    if problem := _cannot_write(folder):
+        yield Check(
+            "✗", "temporary", f"cannot write in {folder}: {problem}", "set TMPDIR to a directory you can write in"
+        )
+    elif len(folder) > 60:
+        # A socket's address holds 107 bytes, and run directories and sockets have names of their own.
+        yield Check("!", "temporary", f"{folder} is a long path for sockets", "set TMPDIR to a shorter one")
+    else:
+        yield Check("✓", "temporary", f"can write in {folder}")
+
+
+def _sockets() -> Iterator[Check]:
+    import socket
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder, socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.bind(os.path.join(folder, "doctor"))
+        except OSError as error:
+            advice = "set TMPDIR to a short path on a local disk"
+            yield Check("✗", "Unix sockets", f"cannot make one in {folder}: {error}", advice)
+        else:
+            yield Check("✓", "Unix sockets", "work")
+
+
+def _open_files() -> Iterator[Check]:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= 1024:
+        yield Check("✓", "open files", "no limit" if soft == resource.RLIM_INFINITY else f"up to {soft}")
+    else:
+        yield Check("!", "open files", f"only {soft} allowed", f"raise it: ulimit -n {min(4096, hard)}")
+
+
+def _extras() -> Iterator[Check]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    for package, advice in (
+        ("numpy", "pip install numpy"),
+        ("mpi4py", "for tasks that are MPI programs: pip install 'penstock[mpi]'"),
+        ("ray", "for more than one machine: pip install 'penstock[cluster]'"),
+        ("redis", "for objects in a Redis store: pip install 'penstock[redis]'"),
+    ):
+        try:
+            yield Check("✓", package, version(package))
+        except PackageNotFoundError:
+            yield Check("·", package, f"not installed; {advice}")
+
+
+def _same(value: int) -> int:
+    return value
+
+
+def _round_trip() -> Iterator[Check]:
+    from statistics import median
+
+    from penstock import Runtime, task, wait_on
+    from penstock.units import format_duration
+
+    same = task(returns=1)(_same)
+    begin = time.perf_counter()
+    with Runtime(cpus=1, mode="parallel"):
+        wait_on(same(0))
+        first = time.perf_counter() - begin
+        times = []
+        for number in range(50):
+            begin = time.perf_counter()
+            wait_on(same(number))
+            times.append(time.perf_counter() - begin)
+    finding = f"first result after {format_duration(first)}, then {format_duration(median(times))} per round trip"
+    if first < 2:
+        yield Check("✓", "a task", finding)
+    else:
+        yield Check("!", "a task", finding, "starting is slow: is TMPDIR or the Python installation on a network disk?")

@@ -1,0 +1,105 @@
+"""What ``penstock run`` does: flags become settings of the runtime that the program starts, and its run is in view.
+
+flags ──▶ settings checked ──▶ program loaded ──▶ run directory ──▶ program runs ──▶ runtime stopped ──▶ summary
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from penstock.cli.program import ProgramNotFound, load_program, print_exception, run_program
+from penstock.errors import ConfigError
+from penstock.runtime.config import load_config
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from penstock.cli.quick import RunRequest
+    from penstock.cli.watch import Watch
+
+__all__ = ["launch"]
+
+_USAGE = 2
+_INTERRUPTED = 130
+
+
+def launch(request: RunRequest) -> int:
+    """Run a program to its end, with its tasks, and return the exit status."""
+    flags = dict(request.flags)
+    try:
+        loaded = load_config(flags)
+        code = load_program(request.app, request.args, as_module=request.as_module)
+    except (ConfigError, ProgramNotFound) as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return _USAGE
+    except SyntaxError as error:
+        print_exception(error)
+        return 1
+
+    made = None
+    if loaded.origins["run_dir"] == "default" and loaded.config.log is not False:
+        flags["run_dir"] = made = _new_run_dir(request.app)
+
+    from penstock.cli.watch import Watch
+    from penstock.runtime import session
+
+    watch = Watch(shown=loaded.config.progress is not False)
+    session.configure(**flags)
+    session.on_start.append(watch.attach)
+    status = _run_to_end(code, watch)
+    if made is not None:
+        _remove_if_empty(made)
+    return status
+
+
+def _run_to_end(code: CodeType, watch: Watch) -> int:
+    from penstock.runtime import session
+
+    error: BaseException | None = None
+    try:
+        status = run_program(code)
+        session.stop()  # waits for the tasks that nobody waited for
+    except BaseException as caught:
+        error = caught
+        status = _INTERRUPTED if isinstance(caught, KeyboardInterrupt) else 1
+        session.stop(abort=True)
+    watch.close()
+    sys.stdout.flush()
+    if isinstance(error, KeyboardInterrupt):
+        print("penstock: interrupted", file=sys.stderr)
+    elif error is not None:
+        print_exception(error)
+    watch.print_summaries(sys.stderr)
+    return status
+
+
+def _new_run_dir(app: str) -> str | None:
+    """A fresh directory for this run, or None where none can be made."""
+    parent = os.path.join(os.getcwd(), ".penstock")
+    name = f"{os.path.basename(app).removesuffix('.py')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    try:
+        if not os.path.isdir(parent):
+            os.makedirs(parent, exist_ok=True)
+            with open(os.path.join(parent, ".gitignore"), "w", encoding="utf-8") as file:
+                file.write("*\n")
+        for number in itertools.count(1):
+            path = os.path.join(parent, name if number == 1 else f"{name}-{number}")
+            try:
+                os.mkdir(path)
+                return path
+            except FileExistsError:
+                continue
+    except OSError as error:
+        print(f"penstock: no event log is kept: cannot write in {parent}: {error.strerror}", file=sys.stderr)
+    return None
+
+
+def _remove_if_empty(path: str) -> None:
+    try:
+        os.rmdir(path)  # a program that called no task leaves nothing to look at
+    except OSError:
+        pass

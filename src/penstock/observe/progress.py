@@ -1,0 +1,167 @@
+"""The live view of a run: a table on a terminal, now and then a line elsewhere.
+
+Batches of the event log are counted as they come, in the log's feeder thread; drawing has a thread of its own, at
+most four times a second, so that a slow terminal delays nobody. Nothing is drawn, and rich is not imported, before
+the first quarter of a second is over: short programs pay nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+from penstock.observe.records import Record
+from penstock.observe.tally import Line, Snapshot, Tally
+from penstock.units import format_count, format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["ProgressView", "can_draw", "plain_line", "progress_table"]
+
+_LIVE_PERIOD = 0.25
+_LINE_PERIOD = 10.0
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether ``stream`` is a terminal on which lines can be drawn over."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+class ProgressView:
+    """Shows a run on ``stream``. Subscribe ``on_batch`` to the run's log; ``close`` at the end."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        live: bool,
+        period: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tally = Tally()
+        self._stream = stream
+        self._clock = clock
+        self._start = clock()
+        self._period = period or (_LIVE_PERIOD if live else _LINE_PERIOD)
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(
+            target=self._guard,
+            args=(self._draw_table if live else self._print_lines,),
+            name="penstock-view",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def on_batch(self, batch: list[Record]) -> None:
+        """Count a batch of records."""
+        with self._lock:
+            # Batches come late, never early: the earliest start they speak of is the nearest to the truth.
+            self._start = min(self._start, self._clock() - batch[-1].t)
+            self.tally.add(batch)
+            if self.tally.ended is not None:
+                self._closing.set()
+
+    def close(self) -> None:
+        """Stop drawing and give the terminal back."""
+        self._closing.set()
+        self._thread.join()
+
+    def _snapshot(self) -> Snapshot:
+        with self._lock:
+            return self.tally.snapshot(self._clock() - self._start)
+
+    def _guard(self, draw: Callable[[], None]) -> None:
+        try:
+            draw()
+        except Exception:  # a terminal that went away must not be the end of the run
+            logging.getLogger("penstock").exception("the progress view stopped")
+
+    def _print_lines(self) -> None:
+        while not self._closing.wait(self._period):
+            snapshot = self._snapshot()
+            if snapshot.lines:
+                self._stream.write(plain_line(snapshot.total) + "\n")
+                self._stream.flush()
+
+    def _draw_table(self) -> None:
+        if self._closing.wait(self._period):
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream)
+        # The program's own output is printed above the table, unless it goes elsewhere anyway.
+        live = Live(
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=True,
+        )
+        with live:
+            while not self._closing.is_set():
+                snapshot = self._snapshot()
+                if snapshot.lines:
+                    live.update(progress_table(snapshot, console), refresh=True)
+                self._closing.wait(self._period)
+
+
+def plain_line(total: Line) -> str:
+    """The state of the whole run in one line of text."""
+    parts = [f"{format_count(total.done)} done", f"{format_count(total.running)} running"]
+    parts.append(f"{format_count(total.waiting)} waiting")
+    for count, word in ((total.failed, "failed"), (total.cancelled, "cancelled")):
+        if count:
+            parts.append(f"{format_count(count)} {word}")
+    if total.rate:
+        parts.append(f"{format_count(total.rate)}/s")
+    if total.remaining:
+        parts.append(f"{format_duration(total.remaining)} left")
+    return f"penstock {format_duration(total.elapsed)}: {', '.join(parts)}"
+
+
+def progress_table(snapshot: Snapshot, console: Console) -> Table:
+    """The state of the run as a table, one line per function."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("task", overflow="ellipsis", no_wrap=True, max_width=max(12, console.width - 68))
+    for heading in ("waiting", "running", "done", "failed", "rate", "elapsed", "left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    shown = _shown(snapshot.lines, console.height - 5)
+    for line in shown:
+        table.add_row(Text(line.name), *_cells(line), style="" if line.waiting or line.running else "dim")
+    if hidden := len(snapshot.lines) - len(shown):
+        table.add_row(f"… and {hidden} more", style="dim")
+    if len(snapshot.lines) > 1:
+        table.add_row(snapshot.total.name, *_cells(snapshot.total), style="bold")
+    return table
+
+
+def _shown(lines: list[Line], room: int) -> list[Line]:
+    """As many lines as there is room for: those with work to do first, in their usual order."""
+    if len(lines) <= room:
+        return lines
+    order = sorted(range(len(lines)), key=lambda index: (not lines[index].running, not lines[index].waiting, index))
+    return [lines[index] for index in sorted(order[: max(room, 1)])]
+
+
+def _cells(line: Line) -> list[str]:
+    return [
+        format_count(line.waiting),
+        f"[cyan]{line.running}[/]" if line.running else "0",
+        f"[green]{format_count(line.done)}[/]" if line.done else "0",
+        f"[bold red]{format_count(line.failed)}[/]" if line.failed else "0",
+        f"{format_count(line.rate)}/s" if line.rate else "–",
+        format_duration(line.elapsed),
+        "–" if line.remaining is None else format_duration(line.remaining),
+    ]

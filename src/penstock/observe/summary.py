@@ -1,0 +1,83 @@
+"""The closing summary of a run, as lines of text, from the same tally as the live view."""
+
+from __future__ import annotations
+
+from penstock.observe.tally import FunctionTally, Tally
+from penstock.units import format_count, format_duration
+
+__all__ = ["summary_lines"]
+
+_HEADINGS = ("task", "done", "failed", "mean", "total", "rate")
+
+
+def summary_lines(tally: Tally, log_path: str | None = None, *, colour: bool = False, width: int = 120) -> list[str]:
+    """What happened, function by function, what failed and why (cut to ``width``), and where to read more."""
+    lines = [_headline(tally)]
+    if tally.functions:
+        lines += ["", *_table([_HEADINGS, *map(_row, tally.functions.values())])]
+    if failures := _failures(tally, width):
+        lines += ["", *(_red(line) if colour else line for line in failures)]
+    if log_path is not None:
+        lines += ["", f"  event log: {log_path}"]
+    return lines
+
+
+def _headline(tally: Tally) -> str:
+    functions = tally.functions.values()
+    done = sum(function.done for function in functions)
+    parts = [f"{format_count(done)} {'task' if done == 1 else 'tasks'} done"]
+    for count, word in (
+        (sum(function.failed for function in functions), "failed"),
+        (sum(function.cancelled for function in functions), "cancelled"),
+        (sum(function.pending for function in functions), "never ended"),
+        (tally.retried, "tried again"),
+        (tally.workers_died, "workers lost" if tally.workers_died > 1 else "worker lost"),
+    ):
+        if count:
+            parts.append(f"{format_count(count)} {word}")
+    text = f"penstock: {', '.join(parts)} in {format_duration(tally.elapsed)}"
+    if tally.elapsed and done:
+        cpus = f"{tally.cpus} CPU" + ("s" if tally.cpus > 1 else "")
+        text += f" ({format_count(done / tally.elapsed)}/s; {cpus}, {_utilisation(tally):.0%} busy)"
+    return text
+
+
+def _utilisation(tally: Tally) -> float:
+    return min(1.0, tally.busy / (tally.elapsed * tally.cpus))
+
+
+def _row(function: FunctionTally) -> tuple[str, ...]:
+    span = function.last - function.first
+    return (
+        function.name,
+        format_count(function.done),
+        format_count(function.failed),
+        format_duration(function.seconds / function.done) if function.done else "–",
+        format_duration(function.seconds) if function.done else "–",
+        f"{format_count(function.done / span)}/s" if function.done and span > 0 else "–",
+    )
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  "
+        + row[0].ljust(widths[0])
+        + "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    ]
+
+
+def _failures(tally: Tally, width: int) -> list[str]:
+    lines = []
+    for failure in tally.failures:
+        line = f"  failed: {failure.name} (task {failure.task}): {' '.join(failure.message.split())}"
+        lines.append(line if len(line) <= width else line[: width - 1] + "…")
+    failed = sum(function.failed for function in tally.functions.values())
+    if lines and failed > len(lines):
+        lines.append(f"  … and {format_count(failed - len(lines))} more failed")
+    return lines
+
+
+def _red(text: str) -> str:
+    return f"\x1b[31m{text}\x1b[0m"

@@ -1,0 +1,283 @@
+"""Counts per function, kept from the records of a run: what progress and summary show. No drawing, no clock.
+
+Memory grows with the number of functions and of pending tasks, never with finished ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct, field
+
+from penstock.observe import records
+from penstock.observe.records import Record
+
+__all__ = ["FunctionTally", "Line", "Snapshot", "Tally", "TaskFailure"]
+
+#: seconds over which the shown rate is taken
+_RATE_SPAN = 5.0
+#: failures that are kept with their message
+_KEPT_FAILURES = 10
+
+
+class TaskFailure(Struct, frozen=True):
+    """A task that failed for good."""
+
+    task: int
+    name: str
+    kind: str
+    message: str
+
+
+class FunctionTally(Struct):
+    """What is known of the calls of one function."""
+
+    name: str
+    submitted: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    #: sum of the durations of finished calls
+    seconds: float = 0.0
+    #: the same, times computing units
+    busy: float = 0.0
+    first: float = 0.0
+    #: when a call last came to its end
+    last: float = 0.0
+    #: ``(t, done)`` of recent snapshots
+    samples: deque[tuple[float, int]] = field(default_factory=deque)
+
+    @property
+    def pending(self) -> int:
+        """Calls that wait or run."""
+        return self.submitted - self.done - self.failed - self.cancelled
+
+
+class Line(Struct, frozen=True):
+    """One line of the view."""
+
+    name: str
+    waiting: int
+    running: int
+    done: int
+    failed: int
+    cancelled: int
+    #: finished calls per second, of late
+    rate: float
+    elapsed: float
+    #: estimate in seconds; None while there is nothing to base it on
+    remaining: float | None
+
+
+class Snapshot(Struct, frozen=True):
+    """A picture of the run: a line for each function in order of appearance, and the total."""
+
+    lines: list[Line]
+    total: Line
+
+
+class _Pending(Struct, gc=False):
+    """A task on its way."""
+
+    function: FunctionTally
+    count: int
+    cpus: int
+    #: where it was sent
+    lane: tuple[str, int] | None = None
+
+
+class Tally:
+    """Feed it batches with ``add``; ask for a ``snapshot``. Not locked: the caller keeps the two apart."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, FunctionTally] = {}
+        self.failures: list[TaskFailure] = []
+        self.cpus = 1
+        self.retried = 0
+        self.workers_died = 0
+        self.elapsed = 0.0
+        self.ended: records.RunEnded | None = None
+        self._pending: dict[int, _Pending] = {}
+        #: tasks sent to each lane, oldest first; that one runs, the others queue behind it
+        self._lanes: dict[tuple[str, int], dict[int, None]] = {}
+        self._peak_rate = 0.0
+        self._samples: deque[tuple[float, int]] = deque()
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            records.RunStarted: self._on_run_started,
+            records.Submitted: self._on_submitted,
+            records.Launched: self._on_launched,
+            records.Finished: self._on_finished,
+            records.Failed: self._on_failed,
+            records.Cancelled: self._on_cancelled,
+            records.Recalled: self._on_recalled,
+            records.WorkerDied: self._on_worker_died,
+            records.RunEnded: self._on_run_ended,
+        }
+
+    def add(self, batch: Iterable[Record]) -> None:
+        """Count a batch of records."""
+        handlers = self._handlers
+        record = None
+        for record in batch:
+            handler = handlers.get(type(record))
+            if handler is not None:
+                handler(record)
+        if record is not None:
+            self.elapsed = max(self.elapsed, record.t)
+
+    @property
+    def busy(self) -> float:
+        """Seconds that computing units spent in finished calls."""
+        return sum(function.busy for function in self.functions.values())
+
+    def snapshot(self, now: float) -> Snapshot:
+        """The picture at ``now``, in seconds since the start of the run."""
+        running = self._running()
+        functions = list(self.functions.values())
+        done = sum(function.done for function in functions)
+        rate = _recent_rate(self._samples, 0.0, now, done)
+        self._peak_rate = max(self._peak_rate, rate)
+        remaining = self._remaining(functions)
+        lines = [_line(function, running.get(function.name, 0), now, remaining) for function in functions]
+        total = Line(
+            name="total",
+            waiting=sum(line.waiting for line in lines),
+            running=sum(line.running for line in lines),
+            done=done,
+            failed=sum(line.failed for line in lines),
+            cancelled=sum(line.cancelled for line in lines),
+            rate=rate,
+            elapsed=now,
+            remaining=remaining,
+        )
+        return Snapshot(lines, total)
+
+    def _running(self) -> dict[str, int]:
+        running: dict[str, int] = {}
+        for tasks in self._lanes.values():
+            for task in tasks:
+                name = self._pending[task].function.name
+                running[name] = running.get(name, 0) + 1
+                break
+        return running
+
+    def _remaining(self, functions: list[FunctionTally]) -> float | None:
+        """Work that is left, divided among the computing units.
+
+        A call is taken to cost what the function's calls cost so far, but no less than the run's best rate allows:
+        for tiny tasks our own work per task is what counts.
+        """
+        floor = 1 / self._peak_rate if self._peak_rate else 0.0
+        seconds = 0.0
+        for function in functions:
+            if function.pending:
+                if not function.done:
+                    return None
+                seconds += function.pending * max(function.busy / function.done / self.cpus, floor)
+        return seconds
+
+    # One handler per record; tasks that are not known (a log read from its middle) are passed over.
+
+    def _on_run_started(self, record: records.RunStarted) -> None:
+        self.cpus = max(1, record.cpus)
+
+    def _on_submitted(self, record: records.Submitted) -> None:
+        function = self.functions.get(record.name)
+        if function is None:
+            function = self.functions[record.name] = FunctionTally(record.name, first=record.t)
+        function.submitted += record.count
+        self._pending[record.task] = _Pending(function, record.count, record.cpus)
+
+    def _on_launched(self, record: records.Launched) -> None:
+        pending = self._pending.get(record.task)
+        if pending is not None:
+            self._leave_lane(record.task, pending)
+            pending.lane = lane = (record.node, record.lane)
+            self._lanes.setdefault(lane, {})[record.task] = None
+
+    def _on_finished(self, record: records.Finished) -> None:
+        pending = self._take(record.task)
+        if pending is not None:
+            function = pending.function
+            function.done += pending.count
+            function.seconds += record.seconds
+            function.busy += record.seconds * pending.cpus
+            function.last = record.t
+
+    def _on_failed(self, record: records.Failed) -> None:
+        if not record.final:
+            self.retried += 1
+            self._on_recalled(record)
+            return
+        pending = self._take(record.task)
+        if pending is not None:
+            pending.function.failed += pending.count
+            pending.function.last = record.t
+            if len(self.failures) < _KEPT_FAILURES:
+                failure = TaskFailure(record.task, pending.function.name, record.kind, record.message)
+                self.failures.append(failure)
+
+    def _on_cancelled(self, record: records.Cancelled) -> None:
+        pending = self._take(record.task)
+        if pending is not None:
+            pending.function.cancelled += pending.count
+            pending.function.last = record.t
+
+    def _on_recalled(self, record: records.Recalled | records.Failed) -> None:
+        pending = self._pending.get(record.task)
+        if pending is not None:
+            self._leave_lane(record.task, pending)
+
+    def _on_worker_died(self, record: records.WorkerDied) -> None:
+        self.workers_died += 1
+
+    def _on_run_ended(self, record: records.RunEnded) -> None:
+        self.ended = record
+
+    def _take(self, task: int) -> _Pending | None:
+        """Forget a task that came to its end."""
+        pending = self._pending.pop(task, None)
+        if pending is not None:
+            self._leave_lane(task, pending)
+        return pending
+
+    def _leave_lane(self, task: int, pending: _Pending) -> None:
+        if pending.lane is not None:
+            del self._lanes[pending.lane][task]
+            pending.lane = None
+
+
+def _line(function: FunctionTally, running: int, now: float, total_remaining: float | None) -> Line:
+    pending = function.pending
+    rate = _recent_rate(function.samples, function.first, now, function.done)
+    remaining: float | None = None
+    if pending and rate:
+        remaining = pending / rate
+        if total_remaining is not None:
+            # It may have had few lanes of late because others had them; it will not outlast the whole.
+            remaining = min(remaining, total_remaining)
+    return Line(
+        name=function.name,
+        waiting=pending - running,
+        running=running,
+        done=function.done,
+        failed=function.failed,
+        cancelled=function.cancelled,
+        rate=rate,
+        elapsed=(now if pending else function.last) - function.first,
+        remaining=remaining,
+    )
+
+
+def _recent_rate(samples: deque[tuple[float, int]], start: float, now: float, done: int) -> float:
+    """Add a sample and take the rate since the oldest one of the last few seconds."""
+    if not samples:
+        samples.append((start, 0))
+    while len(samples) > 1 and samples[1][0] <= now - _RATE_SPAN:
+        samples.popleft()
+    if now > samples[-1][0]:
+        samples.append((now, done))
+    then, before = samples[0]
+    return (done - before) / (now - then) if now > then else 0.0

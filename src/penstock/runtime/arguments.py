@@ -1,0 +1,232 @@
+"""A call's arguments become a pickled value, its slots, and the versions it reads and makes.
+
+Runs in the calling thread, before the engine hears of the call: this is where objects of any size are pickled, so
+that the control thread never has to. What the program does to its objects afterwards cannot reach the call.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.data.serializer import LARGE, dump_stream, pack
+from penstock.data.slots import PathRef, SlotRef, current, element, slot
+from penstock.engine.lifetimes import segments_of
+from penstock.errors import CallError
+from penstock.graph.collections import is_collection, leaves, set_leaf
+from penstock.graph.identity import Datum
+from penstock.graph.wiring import Wiring
+from penstock.model.data import FileRef, Piece, Value, VersionId
+from penstock.model.directions import Direction
+from penstock.model.events import Provided, Released
+from penstock.model.tasks import Output
+from penstock.runtime.declaration import Declaration, Place
+from penstock.runtime.files import as_path
+from penstock.runtime.futures import Future
+
+if TYPE_CHECKING:
+    from penstock.runtime.runtime import Runtime
+
+__all__ = ["EMPTY", "Arguments", "is_immutable"]
+
+#: a call without arguments
+EMPTY = Value(pickle.dumps(((), {}), 5))
+
+_IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None), range, type(...)})
+
+
+def is_immutable(obj: Any) -> bool:
+    """Whether an object can never change, and so always travels by value and is never a datum."""
+    return type(obj) in _IMMUTABLE
+
+
+class Arguments:
+    """Packs the arguments of one call."""
+
+    def __init__(self, runtime: Runtime, declaration: Declaration, task: int) -> None:
+        self._runtime = runtime
+        self._declaration = declaration
+        self._task = task
+        self.wiring = Wiring(runtime.new_version)
+        #: objects that the task writes and that travel with this call: address → slot
+        self._carried: dict[int, int] = {}
+        self._carried_objects: list[tuple[int, Any, str]] = []
+        #: done once the call is accepted: nothing changes if an argument turns out bad
+        self.effects: list[Any] = []
+        #: told to the engine around the submission
+        self.before: list[Provided] = []
+        self.after: list[Released] = []
+
+    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+        """The pickled arguments; the wiring holds the rest."""
+        declaration = self._declaration
+        if declaration.directions:
+            arguments: dict[Place, Any] = dict(enumerate(args))
+            arguments.update(kwargs)
+            positions = len(args)
+            kwargs = dict(kwargs)
+            for place, name, value, direction in declaration.accesses(args, kwargs):
+                where = f"argument {name!r} of task {declaration.name}"
+                arguments[place] = self._access(place, value, direction, where)
+            args = tuple(arguments[i] for i in range(positions))
+            kwargs = {name: arguments.get(name, kwargs[name]) for name in kwargs}
+        for index, obj, where in self._carried_objects:
+            self.wiring.slots[index] = self._pickle(obj, where, owner=obj)
+        if not args and not kwargs:
+            return EMPTY
+        return self._pickle((args, kwargs), f"an argument of task {declaration.name}")
+
+    # --- accesses -----------------------------------------------------------------------------------------------
+
+    def _access(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
+        """What stands in the pickled arguments for an argument with a direction."""
+        if direction.file:
+            return self._file(place, value, direction, where)
+        if direction.collection:
+            if not is_collection(value):
+                raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
+            for path, container, leaf in leaves(value, direction.depth, where):
+                if direction.writes:
+                    self._write_leaf((place, *path), container, leaf, direction, where)
+            return value
+        if direction.writes:
+            if is_immutable(value):
+                raise CallError(f"{where} is declared {direction!r}, but {value!r:.60} can never change; return it")
+            return self._write((place,), value, direction, where)
+        return value
+
+    def _write_leaf(
+        self, path: tuple[int | str, ...], container: Any, leaf: Any, direction: Direction, where: str
+    ) -> None:
+        if not is_immutable(leaf):
+            self._write(path, leaf, direction, where)
+            return
+        # A number or a string is replaced, not changed: the program's collection holds its future from now on.
+        version = self.wiring.write(Output(path))
+        future: Future[Any] = Future(self._runtime, self._task, version)
+        self._runtime.driver.waiters[version] = future
+        self.effects.append(lambda: set_leaf(container, path[-1], future, where))
+
+    def _write(self, path: tuple[int | str, ...], value: Any, direction: Direction, where: str) -> Any:
+        """An object that the task updates: it reads the newest version and makes the next one."""
+        wiring = self.wiring
+        if isinstance(value, Future):
+            return self._write_future(path, value, direction)
+        datum = self._runtime.identity.find(value)
+        if datum is not None and datum.shared:
+            raise CallError(f"{where} was given to share(), which promises that it will not change")
+        if datum is not None and direction.reads:
+            index = wiring.read(datum.version)
+        else:
+            index = self._carried.get(id(value), -1)
+            if index < 0:
+                index = self._carried[id(value)] = wiring.carry()
+                self._carried_objects.append((index, value, where))
+        version = wiring.write(Output(path, index))
+        self.effects.append(lambda: self._newest(value, datum, version))
+        return SlotRef(index)
+
+    def _write_future(self, path: tuple[int | str, ...], future: Future[Any], direction: Direction) -> Any:
+        index = self.wiring.read(future.version)
+        version = self.wiring.write(Output(path, index))
+
+        def renew() -> None:
+            old = future.renew(self._task, version)
+            self._runtime.driver.waiters.pop(old, None)
+            self._runtime.driver.waiters[version] = future
+            self.after.append(Released(old))
+
+        self.effects.append(renew)
+        return SlotRef(index)
+
+    def _newest(self, value: Any, datum: Datum | None, version: VersionId) -> None:
+        if datum is None:
+            self._runtime.identity.track(value, version)
+        else:
+            self.after.append(Released(datum.version))
+            datum.version = version
+
+    def _file(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
+        """A file: it reads the newest version and, if it writes, makes the next one."""
+        runtime = self._runtime
+        if isinstance(value, Future):
+            raise CallError(f"{where} is a future; a file's path must be known at the call")
+        path = as_path(value, where)
+        newest = runtime.files.newest.get(path)
+        if newest is not None and not runtime.driver.engine.lives(newest):
+            newest = None
+        stands: Any = value if isinstance(value, Path) else os.fspath(value)
+        index = -1
+        if direction.reads:
+            if newest is None:
+                if not os.path.exists(path):
+                    raise CallError(f"{where} names the file {path}, which does not exist and which no task produces")
+                newest = runtime.new_version()
+                self.before.append(Provided(newest, FileRef(path)))
+                self.after.append(Released(newest))
+                self.effects.append(lambda: runtime.files.newest.__setitem__(path, newest))
+            index = self.wiring.read(newest)
+            stands = PathRef(index) if isinstance(value, Path) else SlotRef(index)
+        if direction.writes:
+            if os.path.isdir(path):
+                raise CallError(f"{where} names {path}, which is a directory")
+            version = self.wiring.write(Output((place,), index, path, direction.reads))
+            replaced = newest
+
+            def succeed() -> None:
+                runtime.files.newest[path] = version
+                if replaced is not None:
+                    self.after.append(Released(replaced))
+
+            self.effects.append(succeed)
+        return stands
+
+    # --- pickling -----------------------------------------------------------------------------------------------
+
+    def _pickle(self, obj: Any, what: str, owner: Any = None) -> Value:
+        """Pickle with futures and data replaced by slots; ``owner`` itself is written out, as what a slot holds."""
+        identity = self._runtime.identity
+        top: list[Any] = [owner] if owner is not None else []
+
+        def find(found: Any) -> int | None:
+            if top and found is top[0]:
+                top.clear()
+                return None
+            index = self._carried.get(id(found))
+            if index is not None:
+                return index
+            datum = identity.find(found)
+            return None if datum is None else self.wiring.read(datum.version)
+
+        previous, current.outgoing = current.outgoing, self._outgoing
+        try:
+            data, buffers = dump_stream(obj, what, find if self._carried or len(identity) else None)
+        finally:
+            current.outgoing = previous
+        if not buffers and len(data) <= LARGE:
+            return Value(data)
+        value = self._store(data, buffers, private=owner is not None)
+        self.wiring.segments |= segments_of(value)
+        return value
+
+    def _outgoing(self, future: Any) -> tuple[Any, ...]:
+        """A future met while pickling: the task waits for its version and finds it in a slot."""
+        version, position = future.source()
+        index = self.wiring.read(version)
+        return (slot, (index,)) if position is None else (element, (index, position))
+
+    def _store(self, data: bytes, buffers: list[pickle.PickleBuffer], *, private: bool) -> Value:
+        """Large buffers of inputs are stored once per content; those of updated objects belong to this call."""
+        runtime = self._runtime
+        spill = runtime.driver.executor.spill
+        if private or len(data) > LARGE:
+            return pack(data, buffers, runtime.segments, spill=spill)
+        parts: list[bytes | Piece] = []
+        for buffer in buffers:
+            if buffer.raw().nbytes <= LARGE:
+                parts.append(bytes(buffer.raw()))
+            else:
+                parts.append(runtime.buffers.piece(buffer, spill=spill)[0])
+        return Value(data, parts)

@@ -1,0 +1,100 @@
+"""Constraints: the names users write, and the requirements they become.
+
+Names are accepted in any case, with or without underscores. Values may be taken from the environment, ``"$VAR"`` or
+``"${VAR}"``, read when the task is first called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.errors import ConfigError, ConstraintError, DefinitionError
+from penstock.model.resources import Requirements
+from penstock.units import parse_size
+
+__all__ = ["NAMES", "canonical", "requirements"]
+
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+
+
+def _units(value: Any) -> int:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{value!r} is not a number") from None
+    if number != int(number) or number < 1:
+        raise ConfigError(f"{value!r} is not a whole number of at least 1")
+    return int(number)
+
+
+def _memory(value: Any) -> int:
+    """Bytes; a number without a unit is in GB, as in the systems our users come from."""
+    size = parse_size(value, default_unit="GB")
+    if size < 0:
+        raise ConfigError(f"{value!r} is negative")
+    return size
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{value!r} is not a name")
+    return value
+
+
+#: canonical name → how its value is read; those read as a word are matched against a node's properties
+NAMES: Mapping[str, Callable[[Any], Any]] = {
+    "computing_units": _units,
+    "memory_size": _memory,
+    "processor_name": _word,
+    "processor_architecture": _word,
+    "operating_system": _word,
+    "node_name": _word,
+}
+
+_SPELLINGS = {name.replace("_", ""): name for name in NAMES} | {
+    "operatingsystemtype": "operating_system",
+    "hostname": "node_name",
+}
+
+
+def canonical(name: str) -> str:
+    """The constraint that a spelling means."""
+    squeezed = name.replace("_", "").casefold()
+    if squeezed in _SPELLINGS:
+        return _SPELLINGS[squeezed]
+    from difflib import get_close_matches
+
+    near = get_close_matches(squeezed, _SPELLINGS, n=1, cutoff=0.5)
+    hint = f"; did you mean {_SPELLINGS[near[0]]!r}?" if near else ""
+    raise DefinitionError(f"@constraint has no {name!r}{hint} Known are {', '.join(NAMES)}.")
+
+
+def requirements(constraints: Mapping[str, Any], task: str) -> Requirements:
+    """What the constraints of a task ask of a node."""
+    values: dict[str, Any] = {}
+    for name, written in constraints.items():
+        value = _expand(written, name, task) if isinstance(written, str) else written
+        try:
+            values[name] = NAMES[name](value)
+        except ConfigError as error:
+            shown = f"{written!r}" if written == value else f"{written!r} (which is {value!r})"
+            raise ConstraintError(f"@constraint of task {task}: {name}={shown}: {error}") from None
+    words = tuple(sorted((name, value) for name, value in values.items() if NAMES[name] is _word))
+    return Requirements(values.get("computing_units", 1), values.get("memory_size", 0), words)
+
+
+def _expand(text: str, name: str, task: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        variable = match[1] or match[2]
+        try:
+            return os.environ[variable]
+        except KeyError:
+            raise ConstraintError(
+                f"@constraint of task {task}: {name}={text!r}: the environment has no {variable}; "
+                f"set it before the task is first called"
+            ) from None
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,88 @@
+"""What is known of a task's function once and for all: its parameters, directions, returns, policies and constraints.
+
+Made when a function is decorated; no call inspects a signature again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import CallError
+from penstock.model.directions import Direction
+from penstock.model.tasks import OnFailure
+
+__all__ = ["Declaration", "Place"]
+
+#: an argument's place: its position, or its keyword
+Place = int | str
+
+
+@dataclass(eq=False)
+class Declaration:
+    """A decorated function."""
+
+    body: Callable[..., Any]
+    name: str
+    signature: inspect.Signature
+    #: parameters that are not plain IN
+    directions: Mapping[str, Direction] = field(default_factory=dict)
+    #: declared number of return values; -1 takes whatever comes as one value
+    returns: int = -1
+    priority: int = 0
+    retries: int | None = None
+    timeout: float | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+    #: as written in @constraint; may refer to environment variables
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    #: parameters by kind, and how many positional arguments a call may have
+    positional: list[str] = field(init=False)
+    least: int = field(init=False)
+    most: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        parameters = self.signature.parameters.values()
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.positional = [p.name for p in positional]
+        required = [p for p in positional if p.default is p.empty]
+        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+        self.least = len(required)
+        self.most = float("inf") if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+        if keywords:
+            self.most = -1  # positional arguments alone never suffice
+
+    @property
+    def outputs(self) -> int:
+        """Futures that a call gives."""
+        return self.returns if self.returns > 1 else 1
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse arguments that do not fit the signature, at the line of the call."""
+        if not kwargs and self.least <= len(args) <= self.most:
+            return
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise CallError(f"task {self.name}{self.signature}: {error}") from None
+
+    def accesses(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, str, Any, Direction]]:
+        """``(place, name, value, direction)`` of every argument that is not plain IN."""
+        for name, direction in self.directions.items():
+            parameter = self.signature.parameters[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                first = len(self.positional)
+                for position in range(first, len(args)):
+                    yield position, f"*{name}[{position - first}]", args[position], direction
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                for keyword in kwargs.keys() - self.signature.parameters.keys():
+                    yield keyword, keyword, kwargs[keyword], direction
+            elif name in kwargs:
+                yield name, name, kwargs[name], direction
+            elif name in self.positional and self.positional.index(name) < len(args):
+                position = self.positional.index(name)
+                yield position, name, args[position], direction
+            elif parameter.default is not None:
+                kwargs[name] = parameter.default
+                yield name, name, parameter.default, direction

@@ -1,0 +1,294 @@
+"""The driver: real time and real processes around the engine.
+
+    any thread ── post(event) ──▶ engine.handle ──▶ commands ──▶ executor, mover, futures
+    control thread: executor.poll ──▶ events ──▶ the same
+
+The engine is guarded by one lock; whichever thread has something to tell takes it, hands the event over and carries
+out the commands, so a call travels to an idle worker without changing threads. A thread that submits many calls also
+collects results on the way, so that lanes stay fed while it keeps the interpreter to itself. What may run user code
+(callbacks of futures) or wait happens after the lock is released.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from penstock.data.segments import Segments
+from penstock.engine.engine import Engine
+from penstock.errors import PenstockError
+from penstock.executors.inline import InlineExecutor
+from penstock.executors.mover import Mover, discard, publish
+from penstock.executors.node import NodeExecutor
+from penstock.model import commands, events
+from penstock.model.data import FileRef, SegmentId, VersionId
+from penstock.model.tasks import Failure, FailureKind
+from penstock.runtime.recorder import Recorder
+
+__all__ = ["Driver", "Waiter"]
+
+#: submissions between two looks for results by the submitting thread
+_PUMP_EVERY = 64
+
+
+class Waiter(Protocol):
+    """What waits for a version: a future."""
+
+    def settle(self, outcome: Any) -> bool:
+        """Take the outcome, under the lock; True if somebody must be told afterwards."""
+        ...
+
+    def announce(self) -> None:
+        """Tell those who wait; called without the lock."""
+        ...
+
+
+class Driver:
+    """Runs an engine on this machine."""
+
+    def __init__(
+        self, engine: Engine, executor: NodeExecutor | InlineExecutor, segments: Segments, recorder: Recorder
+    ) -> None:
+        self.engine = engine
+        self.executor = executor
+        self.segments = segments
+        self.recorder = recorder
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
+        self._sleepers = 0
+        self._mover = Mover()
+        #: futures of versions that do not exist yet
+        self.waiters: dict[VersionId, Waiter] = {}
+        #: versions and segments let go by finalisers, which may run anywhere and so only leave a note
+        self.released: deque[VersionId] = deque()
+        self.released_segments: deque[SegmentId] = deque()
+        #: files whose version waits for its final name
+        self._unpublished: set[VersionId] = set()
+        #: failures that nobody has looked at, by the task they began in
+        self.unobserved: dict[str, Failure] = {}
+        self._announcements: deque[Waiter] = deque()
+        self._announcing: set[int] = set()
+        #: bytes in shared memory, and how many there may be
+        self._segment_sizes: dict[SegmentId, int] = {}
+        self.stored = 0
+        self.capacity = 1 << 62
+        self._submissions = 0
+        self._stopping = False
+        self._broken: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        if isinstance(executor, NodeExecutor):
+            self._thread = threading.Thread(target=self._control, name="penstock-control", daemon=True)
+            self._thread.start()
+
+    # --- from any thread ----------------------------------------------------------------------------------------
+
+    def post(self, *happened: events.Event) -> None:
+        """Tell the engine, and do what it says."""
+        with self.lock:
+            for event in happened:
+                self.handle(event)
+        self.after()
+
+    def handle(self, event: events.Event) -> None:
+        """Tell the engine one event and carry out its commands; the caller holds the lock."""
+        now = time.monotonic()
+        if self.released:
+            self._let_go(now)
+        queue = [event]
+        for pending in queue:
+            answer = self.engine.handle(pending, now)
+            self.recorder.event(pending, now)
+            for command in answer:
+                further = self._carry_out(command, now)
+                if further is not None:
+                    queue.append(further)
+
+    def after(self) -> None:
+        """What must not happen under the lock; every holder calls this once it has let go."""
+        if type(self.executor) is InlineExecutor:
+            self._run_inline()
+        if self._announcements:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Tell those who wait; what a callback brings about is told by the loop that called it, not deeper."""
+        thread = threading.get_ident()
+        if thread in self._announcing:
+            return
+        self._announcing.add(thread)
+        try:
+            while self._announcements:
+                self._announcements.popleft().announce()
+        except IndexError:
+            pass  # another thread took the last one
+        finally:
+            self._announcing.discard(thread)
+
+    def submitted(self) -> None:
+        """Called under the lock after each submission: now and then, collect results on the way."""
+        self._submissions += 1
+        if self._submissions % _PUMP_EVERY == 0 and self._thread is not None:
+            self._collect(self.executor.poll(0))  # type: ignore[union-attr]
+
+    def wait_until(self, reached: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Block until the engine's state satisfies a condition; it is looked at after every change."""
+        if threading.current_thread() is self._thread:
+            return True  # a callback in the control thread must not wait for itself
+        with self.lock:
+            self._sleepers += 1
+            try:
+                return self._changed.wait_for(lambda: self._broken is not None or reached(), timeout)
+            finally:
+                self._sleepers -= 1
+                if self._broken is not None:
+                    raise PenstockError("the control thread ended with an error") from self._broken
+
+    def wake(self) -> None:
+        """Have the control thread look at what finalisers left."""
+        if self._thread is not None and not self._stopping:
+            self.executor.wake()  # type: ignore[union-attr]
+
+    def stop(self) -> None:
+        """End the control thread and the workers; unfinished tasks are abandoned."""
+        self._stopping = True
+        if self._thread is not None:
+            self.executor.wake()  # type: ignore[union-attr]
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+        self.executor.close()
+        self._mover.close()
+
+    # --- the control thread -------------------------------------------------------------------------------------
+
+    def _control(self) -> None:
+        executor = self.executor
+        assert isinstance(executor, NodeExecutor)
+        try:
+            while not self._stopping:
+                ready = executor.poll(self._timeout())
+                with self.lock:
+                    self._collect(ready)
+                    if self.released or self.released_segments:
+                        self._let_go(time.monotonic())
+                    self._tick()
+                self.after()
+        except BaseException as error:
+            self._broken = error
+            with self.lock:
+                self._changed.notify_all()
+            raise
+
+    def _timeout(self) -> float | None:
+        due = self.engine.next_look()
+        return None if due is None else max(0.0, due - time.monotonic())
+
+    def _tick(self) -> None:
+        due = self.engine.next_look()
+        if due is not None and due <= time.monotonic():
+            self.handle(events.Ticked())
+
+    def _collect(self, ready: list[tuple[int, int]]) -> None:
+        for event in self.executor.collect(ready):  # type: ignore[union-attr]
+            self.handle(event)
+        if self._sleepers:
+            self._changed.notify_all()
+
+    def _let_go(self, now: float) -> None:
+        """Pass on what finalisers noted."""
+        notes: list[events.Event] = []
+        while self.released:
+            notes.append(events.Released(self.released.popleft()))
+        while self.released_segments:
+            notes.append(events.SegmentReleased(self.released_segments.popleft()))
+        for note in notes:
+            for command in self.engine.handle(note, now):
+                self._carry_out(command, now)
+
+    def _run_inline(self) -> None:
+        executor = self.executor
+        assert isinstance(executor, InlineExecutor)
+        while (event := executor.run_next()) is not None:
+            with self.lock:
+                self.handle(event)
+                self._changed.notify_all()
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def _carry_out(self, command: commands.Command, now: float) -> events.Event | None:
+        if isinstance(command, commands.Launch):
+            self.recorder.launched(command, now)
+            self.executor.launch(command)
+            return None
+        if isinstance(command, commands.Settle):
+            return self._settle(command)
+        return self._carry_out_rare(command, now)
+
+    def _carry_out_rare(self, command: commands.Command, now: float) -> events.Event | None:
+        match command:
+            case commands.Free(segment):
+                size = self._segment_sizes.pop(segment, 0)
+                self.stored -= size
+                self._mind_the_store()
+                self.recorder.freed(segment, size, now)
+                self._mover.do(lambda: self.segments.remove(segment))
+            case commands.Recall(_, lane):
+                return self.executor.recall(lane)
+            case commands.Kill(_, lane):
+                self.executor.kill(lane)
+            case commands.Publish(version, source, target):
+                self._unpublished.add(version)
+                self._mover.do(lambda: self._publish(version, source, target))
+            case commands.Discard(path):
+                self._mover.do(lambda: discard(path))
+        return None
+
+    def _settle(self, command: commands.Settle) -> events.Event | None:
+        waiter = self.waiters.pop(command.version, None)
+        outcome = command.outcome
+        if waiter is not None and waiter.settle(outcome):
+            self._announcements.append(waiter)
+        if type(outcome) is Failure:
+            if outcome.kind not in (FailureKind.DEPENDENCY, FailureKind.CANCELLED):
+                self.unobserved[outcome.path[0]] = outcome
+        elif type(outcome) is FileRef:
+            # A file that bears its final name needs no version: the next task finds it on disk.
+            return events.Released(command.version)
+        else:
+            self._count_stored(outcome)
+        return None
+
+    def _count_stored(self, value: Any) -> None:
+        if value.buffers or type(value.data) is not bytes:
+            for piece in value.pieces():
+                self.segment_made(piece.segment, 0 if piece.spilled else piece.offset + piece.size)
+
+    def segment_made(self, segment: SegmentId, size: int) -> None:
+        """Count a segment; one that several pieces lie in has the size of the furthest."""
+        known = self._segment_sizes.get(segment, 0)
+        if size > known:
+            self._segment_sizes[segment] = size
+            self.stored += size - known
+            self._mind_the_store()
+
+    def _mind_the_store(self) -> None:
+        self.executor.spill = self.stored > self.capacity
+
+    def _publish(self, version: VersionId, source: str, target: str) -> None:
+        """In the mover's thread: give a file its final name."""
+        try:
+            publish(source, target)
+        except OSError as error:
+            message = f"the finished file {target} cannot be given its name: {error}; it is kept as {source}"
+            with self.lock:
+                self.unobserved[target] = Failure(FailureKind.EXCEPTION, message, path=(target,))
+        self.recorder.published(version, target, time.monotonic())
+        with self.lock:
+            self._unpublished.discard(version)
+            self._changed.notify_all()
+
+    def is_published(self, version: VersionId) -> bool:
+        """Whether a file's version bears its final name; the caller holds the lock."""
+        return version not in self._unpublished and not self.engine.in_use(version)

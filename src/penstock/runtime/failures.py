@@ -1,0 +1,65 @@
+"""From a failure as a value to the exception that the program sees."""
+
+from __future__ import annotations
+
+import pickle
+
+from penstock import errors
+from penstock.model.tasks import Failure, FailureKind
+
+__all__ = ["as_exception"]
+
+_KINDS: dict[FailureKind, type[Exception]] = {
+    FailureKind.RETURNS: errors.ReturnsMismatch,
+    FailureKind.SERIALIZATION: errors.SerializationError,
+    FailureKind.CHANGED_INPUT: errors.ArgumentChanged,
+    FailureKind.DIED: errors.WorkerDied,
+    FailureKind.TIMEOUT: errors.TaskTimeout,
+    FailureKind.CANCELLED: errors.TaskCancelled,
+    FailureKind.DEPENDENCY: errors.DependencyFailed,
+    FailureKind.UNPLACEABLE: errors.ConstraintError,
+}
+
+
+def as_exception(failure: Failure) -> BaseException:
+    """The user's own exception, caused by a ``TaskFailed`` that tells the rest; or one of ours."""
+    if failure.kind is FailureKind.EXCEPTION:
+        story = errors.TaskFailed(_story(failure))
+        own = _unpickled(failure)
+        if own is None:
+            return story
+        own.__cause__ = story
+        return own
+    error = _KINDS[failure.kind](_story(failure))
+    if failure.kind in (FailureKind.DEPENDENCY, FailureKind.CANCELLED):
+        error.__cause__ = _unpickled(failure)
+    return error
+
+
+def _unpickled(failure: Failure) -> BaseException | None:
+    if failure.exception is None:
+        return None
+    try:
+        error = pickle.loads(failure.exception)
+    except Exception:
+        return None  # a class that only the worker knows: the text tells the rest
+    return error if isinstance(error, BaseException) else None
+
+
+def _story(failure: Failure) -> str:
+    root, *through = failure.path or ("a task",)
+    where = f" on {failure.node}" if failure.node else ""
+    attempt = f", attempt {failure.attempt}" if failure.attempt else ""
+    if failure.kind is FailureKind.DEPENDENCY:
+        text = f"task {through[-1] if through else root} did not run: task {root} failed{where}: {failure.message}"
+        if len(through) > 1:
+            text += "\nit needs " + ", which needs ".join([*reversed(through[:-1]), root])
+    else:
+        verb = "was cancelled" if failure.kind is FailureKind.CANCELLED else "failed"
+        name = through[-1] if through else root
+        text = f"task {name}({failure.arguments}) {verb}{where}{attempt}: {failure.message}"
+    if failure.traceback:
+        text += f"\n\nIn the worker:\n{failure.traceback}"
+    if failure.output:
+        text += f"\n\nLast output of the worker:\n{failure.output}"
+    return text

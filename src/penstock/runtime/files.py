@@ -1,0 +1,40 @@
+"""Files as data: which path names which file, and which version of it is the newest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CallError
+from penstock.model.data import VersionId
+
+__all__ = ["Files", "as_path"]
+
+
+def as_path(value: Any, where: str) -> str:
+    """The absolute path that an argument names; one string per real file."""
+    if not isinstance(value, str | Path | bytes) and not hasattr(value, "__fspath__"):
+        raise CallError(f"{where} must be a path (str or pathlib.Path), not {type(value).__name__} {value!r:.80}")
+    text = os.fsdecode(value)
+    if not text:
+        raise CallError(f"{where} is an empty path")
+    folder, name = os.path.split(os.path.abspath(text))
+    # The file itself may not exist yet, or be replaced by a rename: links are followed in its folder only, and in
+    # the file if it is a link already.
+    path = os.path.join(os.path.realpath(folder), name)
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
+class Files:
+    """Newest version of each file that tasks use."""
+
+    def __init__(self) -> None:
+        self.newest: dict[str, VersionId] = {}
+        self._sweep_at = 1000
+
+    def tidy(self, lives: Any) -> None:
+        """Forget files whose versions are history: they are on disk under their own name."""
+        if len(self.newest) >= self._sweep_at:
+            self.newest = {path: version for path, version in self.newest.items() if lives(version)}
+            self._sweep_at = max(1000, 2 * len(self.newest))

@@ -1,0 +1,236 @@
+"""Futures: what a task call gives at once, and where its value will be.
+
+A ``Future`` is a ``concurrent.futures.Future``: the standard library's ``wait`` and ``as_completed`` accept it, and it
+can be awaited. There may be a million of them, so the parts that only a waiting thread needs (a condition, a list
+of waiters) are made when somebody waits.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.data.segments import Access
+from penstock.data.serializer import load
+from penstock.data.slots import current
+from penstock.errors import PenstockError
+from penstock.model.data import FileRef, Slot, VersionId
+from penstock.model.tasks import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from penstock.runtime.runtime import Runtime
+
+__all__ = ["Future", "as_completed", "wait"]
+
+T = TypeVar("T")
+
+_UNLOADED = object()
+_PENDING = "PENDING"
+_FINISHED = "FINISHED"
+_CANCELLED = "CANCELLED_AND_NOTIFIED"
+_making = threading.Lock()
+
+
+class Future(concurrent.futures.Future[T], Generic[T]):
+    """The value of a task's output, now or later."""
+
+    __slots__ = ("_callbacks", "_cond", "_outcome", "_runtime", "_state", "_task", "_value", "_version", "_waiting")
+
+    _runtime: Runtime
+    _outcome: Slot | Failure | None
+
+    def __init__(self, runtime: Runtime, task: int, version: VersionId) -> None:
+        # The base class is not initialised: it would make a lock and two lists for each of a million futures.
+        self._runtime = runtime
+        self._task = task
+        self._version = version
+        self._state = _PENDING
+        self._outcome = None
+        self._value: Any = _UNLOADED
+        self._cond: threading.Condition | None = None
+        self._waiting: list[Any] | None = None
+        self._callbacks: list[Callable[[Any], object]] | None = None
+
+    # What the standard library's wait() and as_completed() use of a future.
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        if self._cond is None:
+            with _making:
+                if self._cond is None:
+                    self._cond = threading.Condition()
+        return self._cond
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        if self._waiting is None:
+            self._waiting = []
+        return self._waiting
+
+    # --- told by the driver -------------------------------------------------------------------------------------
+
+    def settle(self, outcome: Slot | Failure) -> bool:
+        """Take the outcome; True if somebody is to be told."""
+        self._outcome = outcome
+        cancelled = type(outcome) is Failure and outcome.kind is FailureKind.CANCELLED
+        self._state = _CANCELLED if cancelled else _FINISHED
+        # Whoever makes the condition after this line looks at the state afterwards; nobody is missed.
+        return self._cond is not None or self._callbacks is not None
+
+    def announce(self) -> None:
+        """Wake those who wait and call those who asked for it."""
+        if self._cond is not None:
+            with self._cond:
+                for waiter in self._waiting or ():
+                    if self._state == _CANCELLED:
+                        waiter.add_cancelled(self)
+                    elif type(self._outcome) is Failure:
+                        waiter.add_exception(self)
+                    else:
+                        waiter.add_result(self)
+                self._cond.notify_all()
+                callbacks, self._callbacks = self._callbacks, None
+        else:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            self._call_back(callback)
+
+    def _call_back(self, callback: Callable[[Any], object]) -> None:
+        try:
+            callback(self)
+        except Exception:
+            import logging
+
+            logging.getLogger("penstock").exception("a callback of %r raised", self)
+
+    def renew(self, task: int, version: VersionId) -> VersionId:
+        """A task updates the value this future stands for: it is pending again; gives the version it stood for."""
+        old, self._version, self._task = self._version, version, task
+        self._state = _PENDING
+        self._outcome = None
+        self._value = _UNLOADED
+        return old
+
+    @property
+    def version(self) -> VersionId:
+        """The version this future stands for."""
+        return self._version
+
+    def source(self) -> tuple[VersionId, int | None]:
+        """The version to read for its value, and the position in it if that version is a piece of a map."""
+        return self._version, None
+
+    @property
+    def task_id(self) -> int:
+        """Number of the task that makes it."""
+        return self._task
+
+    # --- concurrent.futures -------------------------------------------------------------------------------------
+
+    def cancel(self) -> bool:
+        """Cancel the task if it has not started; ``penstock.cancel`` also ends one that runs."""
+        return self._runtime.cancel(self._task, kill=False)
+
+    def cancelled(self) -> bool:
+        return self._state == _CANCELLED
+
+    def running(self) -> bool:
+        return self._runtime.is_running(self._task)
+
+    def done(self) -> bool:
+        return self._state != _PENDING
+
+    def result(self, timeout: float | None = None) -> T:
+        """The value; waits for it. Raises what the task raised."""
+        if self._state == _PENDING:
+            self._wait(timeout)
+        if self._value is _UNLOADED:
+            self._load()
+        return self._value  # type: ignore[no-any-return]
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the task raised, or None."""
+        if self._state == _PENDING:
+            self._wait(timeout)
+        if type(self._outcome) is not Failure:
+            return None
+        error = self._runtime.observe(self._outcome)
+        if self._state == _CANCELLED:
+            raise error
+        return error
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call ``fn(future)`` when it is done, in the control thread; at once if it is done already."""
+        with self._condition:
+            if self._state == _PENDING:
+                self._callbacks = [*(self._callbacks or ()), fn]
+                return
+        self._call_back(fn)
+
+    def set_result(self, result: T) -> None:
+        raise PenstockError("a task's future gets its result from the task")
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        raise PenstockError("a task's future gets its exception from the task")
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        import asyncio
+
+        return asyncio.wrap_future(self).__await__()
+
+    def _wait(self, timeout: float | None) -> None:
+        self._runtime.before_wait()
+        with self._condition:
+            if not self._condition.wait_for(lambda: self._state != _PENDING, timeout):
+                raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
+
+    def _load(self) -> None:
+        outcome = self._outcome
+        assert outcome is not None
+        if type(outcome) is Failure:
+            raise self._runtime.observe(outcome)
+        if type(outcome) is FileRef:
+            self._value = outcome.path
+        else:
+            self._value = load(outcome, self._runtime.segments, Access.COPY)  # type: ignore[arg-type]
+
+    # --- the rest -----------------------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if current.outgoing is None:
+            raise TypeError(f"{self!r} cannot be pickled: pass it to a task, or pickle its result()")
+        return current.outgoing(self)
+
+    def __repr__(self) -> str:
+        state = {_PENDING: "pending", _CANCELLED: "cancelled"}.get(self._state, "done")
+        if type(self._outcome) is Failure and state == "done":
+            state = "failed"
+        return f"<Future of task {self._task}: {state}>"
+
+    def __bool__(self) -> bool:
+        raise PenstockError(f"{self!r} has no truth value yet: use wait_on(it) or it.result()")
+
+    def __del__(self) -> None:
+        runtime = getattr(self, "_runtime", None)
+        if runtime is not None:
+            runtime.let_go(self._version, self._outcome)
+
+
+def as_completed(futures: Iterable[Future[T]], timeout: float | None = None) -> Iterator[Future[T]]:
+    """The futures in the order in which they are done."""
+    awaited: list[Any] = list(futures)
+    if awaited:
+        awaited[0]._runtime.before_wait()
+    yield from concurrent.futures.as_completed(awaited, timeout)  # type: ignore[misc]
+
+
+def wait(
+    futures: Iterable[Future[T]], timeout: float | None = None, return_when: str = concurrent.futures.ALL_COMPLETED
+) -> Any:
+    """``concurrent.futures.wait``: the sets of those done and not done."""
+    futures = list(futures)
+    if futures:
+        futures[0]._runtime.before_wait()
+    return concurrent.futures.wait(futures, timeout, return_when)

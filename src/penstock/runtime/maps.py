@@ -1,0 +1,281 @@
+"""``task.map(items)``: an array of calls as one record, cut into pieces by measured duration.
+
+The items are pickled at the call; pieces of them are submitted as the earlier ones end, each about as long as
+``_PIECE`` seconds of work, so a million tiny calls cost a few hundred tasks. A future for an element is made when it
+is asked for. An element given to another task makes that task wait for the element's piece.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from msgspec.structs import replace
+
+from penstock.data.segments import Access
+from penstock.data.serializer import load
+from penstock.model.data import Slot, VersionId
+from penstock.model.tasks import Failure, FailureKind, OnFailure
+from penstock.runtime.declaration import Declaration
+from penstock.runtime.futures import Future
+
+if TYPE_CHECKING:
+    from penstock.runtime.runtime import Runtime
+
+__all__ = ["Mapped"]
+
+T = TypeVar("T")
+
+#: seconds of work in a piece
+_PIECE = 0.02
+#: what a worker spends on an item besides the body
+_PER_ITEM = 1e-6
+#: pieces under way per lane: one runs, one waits
+_UNDER_WAY = 2
+#: pieces that the rest is cut into when all of it must be cut at once
+_AT_ONCE = 64
+
+
+class _Piece:
+    """A range of items submitted as one task."""
+
+    __slots__ = ("attempt", "indices", "mapped", "outcome", "task", "version")
+
+    def __init__(self, mapped: Mapped[Any], indices: range, attempt: int) -> None:
+        self.mapped = mapped
+        self.indices = indices
+        self.attempt = attempt
+        self.outcome: Slot | Failure | None = None
+        self.task = 0
+        self.version: VersionId = 0
+
+    def settle(self, outcome: Slot | Failure) -> bool:
+        self.outcome = outcome
+        return True
+
+    def announce(self) -> None:
+        self.mapped._piece_done(self)
+
+
+class Mapped(Sequence[Future[T]]):
+    """The calls of a map: a sequence of futures, and ``results()`` for all values at once."""
+
+    def __init__(self, runtime: Runtime, declaration: Declaration, items: list[bytes]) -> None:
+        self._runtime = runtime
+        self._declaration = declaration
+        self._items: list[bytes | None] = list(items)
+        self._pieces: list[_Piece | None] = [None] * len(items)
+        self._next = 0
+        self._under_way = 0
+        self._left = len(items)
+        self._values: list[Any] = [None] * len(items)
+        self._failures: dict[int, Failure] = {}
+        self._loaded: set[_Piece] = set()
+        self._futures: dict[int, _Element[T]] = {}
+        self._lock = threading.RLock()
+        self._done = threading.Condition(self._lock)
+        self._feed()
+
+    # --- what the program sees ----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Future[T]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Future[T]]: ...
+    def __getitem__(self, index: int | slice) -> Future[T] | list[Future[T]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        with self._lock:
+            future = self._futures.get(position)
+            if future is None:
+                future = self._futures[position] = _Element(self, position)
+                piece = self._pieces[position]
+                if piece is not None and piece.outcome is not None and self._is_final(position, piece):
+                    future.settle(self._outcome(position, piece))
+            return future
+
+    def __iter__(self) -> Iterator[Future[T]]:
+        return (self[i] for i in range(len(self)))
+
+    def results(self, timeout: float | None = None) -> list[T]:
+        """All values, in order; raises the first failure."""
+        with self._done:
+            if not self._done.wait_for(lambda: not self._left, timeout):
+                raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
+        if self._failures:
+            raise self._runtime.observe(self._failures[min(self._failures)])
+        for piece in dict.fromkeys(self._pieces):
+            if piece is not None:
+                self._load(piece)
+        return self._values
+
+    def cancel(self) -> None:
+        """Give up what is not done."""
+        with self._lock:
+            self._next = len(self._items)
+            pieces = {piece for piece in self._pieces if piece is not None and piece.outcome is None}
+            for position, piece in enumerate(self._pieces):
+                if piece is None:
+                    failure = Failure(FailureKind.CANCELLED, "its map was cancelled", path=(self._label(position),))
+                    self._fail(position, failure)
+        for piece in pieces:
+            self._runtime.cancel(piece.task, kill=True)
+
+    def __repr__(self) -> str:
+        return f"<map of {self._declaration.name} over {len(self)} items: {len(self) - self._left} done>"
+
+    # --- cutting ------------------------------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        with self._lock:
+            while self._next < len(self._items) and self._under_way < _UNDER_WAY * self._runtime.cpus:
+                self._submit(range(self._next, self._next + self._size()))
+
+    def _size(self) -> int:
+        """Items of the next piece: a few milliseconds of work, and never so many that lanes run dry at the end."""
+        left = len(self._items) - self._next
+        seconds = self._runtime.duration_of(self._declaration)
+        if seconds is None:
+            return 1
+        wanted = int(_PIECE / (seconds + _PER_ITEM))
+        return max(1, min(wanted, -(-left // (_UNDER_WAY * self._runtime.cpus)), left))
+
+    def _submit(self, indices: range, attempt: int = 1) -> None:
+        piece = _Piece(self, indices, attempt)
+        self._next = max(self._next, indices.stop)
+        self._under_way += 1
+        items = []
+        for position in indices:
+            self._pieces[position] = piece
+            items.append(self._items[position])
+        piece.task, piece.version = self._runtime.submit_piece(self._declaration, items, piece)  # type: ignore[arg-type]
+
+    def cut_for(self, position: int) -> tuple[VersionId, int]:
+        """The version that will hold an element, and the element's place in it; cuts the rest if need be."""
+        with self._lock:
+            left = len(self._items) - self._next
+            while self._pieces[position] is None:
+                size = max(self._size(), -(-left // _AT_ONCE))
+                self._submit(range(self._next, min(self._next + size, len(self._items))))
+            piece = self._pieces[position]
+            assert piece is not None
+            return piece.version, position - piece.indices.start
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _piece_done(self, piece: _Piece) -> None:
+        """Called by the driver, without its lock, when a piece has ended."""
+        settled: list[_Element[T]] = []
+        with self._lock:
+            self._under_way -= 1
+            again = self._to_repeat(piece)
+            for position in piece.indices:
+                if position in again or self._pieces[position] is not piece:
+                    continue
+                self._left -= 1
+                self._items[position] = None
+                if position in self._futures and self._futures[position].settle(self._outcome(position, piece)):
+                    settled.append(self._futures[position])
+            for position in again:
+                self._submit(range(position, position + 1), piece.attempt + 1)
+            self._feed()
+            if not self._left:
+                self._done.notify_all()
+        for future in settled:
+            future.announce()
+
+    def _to_repeat(self, piece: _Piece) -> list[int]:
+        """Items to call again on their own: to find the one that killed its worker, or because they may be retried."""
+        spec = self._runtime.spec_of(self._declaration)
+        if type(piece.outcome) is Failure:
+            if piece.outcome.kind is FailureKind.DIED and len(piece.indices) > 1:
+                return list(piece.indices)
+            for position in piece.indices:
+                self._note_failure(position, replace(piece.outcome, path=(self._label(position),)))
+            return []
+        failures = self._load(piece)
+        again = []
+        for offset, failure in failures.items():
+            position = piece.indices.start + offset
+            retries = 2 if spec.retries is None else spec.retries
+            if spec.on_failure is OnFailure.RETRY and piece.attempt <= retries:
+                again.append(position)
+            elif spec.on_failure is not OnFailure.IGNORE:
+                self._note_failure(position, replace(failure, path=(self._label(position),), attempt=piece.attempt))
+        return again
+
+    def _note_failure(self, position: int, failure: Failure) -> None:
+        self._failures[position] = failure
+        if failure.kind is not FailureKind.CANCELLED:
+            self._runtime.driver.unobserved[failure.path[0]] = failure
+
+    def _fail(self, position: int, failure: Failure) -> None:
+        self._note_failure(position, failure)
+        self._left -= 1
+        future = self._futures.get(position)
+        if future is not None and future.settle(failure):
+            future.announce()
+        if not self._left:
+            self._done.notify_all()
+
+    def _label(self, position: int) -> str:
+        return f"{self._declaration.name}[{position}]"
+
+    def _is_final(self, position: int, piece: _Piece) -> bool:
+        return self._items[position] is None
+
+    def _outcome(self, position: int, piece: _Piece) -> Any:
+        failure = self._failures.get(position)
+        if failure is not None:
+            return failure
+        return piece.outcome
+
+    def _load(self, piece: _Piece) -> dict[int, Failure]:
+        """Put a piece's values in their places, once; gives the failures among them."""
+        with self._lock:
+            if piece in self._loaded:
+                return {}
+            self._loaded.add(piece)
+            results, failures = load(piece.outcome, self._runtime.segments, Access.COPY)  # type: ignore[arg-type]
+            self._values[piece.indices.start : piece.indices.stop] = results
+            return failures  # type: ignore[no-any-return]
+
+    def value(self, position: int) -> Any:
+        """The value of an element whose piece has ended."""
+        return self._values[position]
+
+    def __del__(self) -> None:
+        runtime = getattr(self, "_runtime", None)
+        if runtime is not None:
+            for piece in {piece for piece in self._pieces if piece is not None}:
+                runtime.let_go(piece.version, piece.outcome)
+
+
+class _Element(Future[T]):
+    """The future of one element; keeps the whole map alive."""
+
+    __slots__ = ("_mapped", "_position")
+
+    def __init__(self, mapped: Mapped[T], position: int) -> None:
+        super().__init__(mapped._runtime, 0, 0)
+        self._mapped = mapped
+        self._position = position
+
+    def _load(self) -> None:
+        if type(self._outcome) is Failure:
+            raise self._runtime.observe(self._outcome)
+        self._value = self._mapped.value(self._position)
+
+    def source(self) -> tuple[VersionId, int | None]:
+        return self._mapped.cut_for(self._position)
+
+    def cancel(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<Future of {self._mapped._label(self._position)}: {'done' if self.done() else 'pending'}>"

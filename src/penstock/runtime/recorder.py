@@ -1,0 +1,94 @@
+"""Turns what the driver does into records of the event log."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from penstock.model import commands, events
+from penstock.model.data import Value
+from penstock.observe import records
+from penstock.observe.log import EventLog
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Writes one run's events; silent, and nearly free, when nobody reads them."""
+
+    def __init__(self, log: EventLog, engine: Engine, node: str, start: float) -> None:
+        self._log = log
+        self._engine = engine
+        self._node = node
+        self._start = start
+        #: lanes of attempts under way, so that their end can name the lane
+        self._lanes: dict[int, int] = {}
+
+    @property
+    def _silent(self) -> bool:
+        return not self._log.active
+
+    def launched(self, command: commands.Launch, now: float) -> None:
+        """An attempt was sent to a lane."""
+        if self._silent:
+            return
+        self._lanes[command.task] = command.lane
+        t = now - self._start
+        self._log.append(records.Launched(t, command.task, command.attempt, command.node, command.lane))
+
+    def event(self, event: events.Event, now: float) -> None:
+        """Something was told to the engine, which has dealt with it."""
+        if self._silent:
+            return
+        t = now - self._start
+        kind = type(event)
+        if kind is events.Submitted:
+            call = event.call  # type: ignore[union-attr]
+            name, cpus = call.spec.name, call.spec.requirements.cpus
+            record = records.Submitted(t, call.task, name, call.count, list(call.reads), list(call.writes), cpus)
+            self._log.append(record)
+            if call.task not in self._engine.state.tasks:
+                self._ended_unrun(call.task, t)
+        elif kind is events.Finished:
+            self._finished(event, t)  # type: ignore[arg-type]
+        elif kind is events.Failed:
+            self._failed(event, t)  # type: ignore[arg-type]
+        elif kind is events.Recalled:
+            for task in event.tasks:  # type: ignore[union-attr]
+                self._log.append(records.Recalled(t, task))
+
+    def _finished(self, event: events.Finished, t: float) -> None:
+        size = sum(output.nbytes() for output in event.outputs if type(output) is Value)
+        lane = self._lanes.pop(event.task, -1)
+        self._log.append(records.Finished(t, event.task, event.attempt, self._node, lane, event.seconds, size))
+
+    def _failed(self, event: events.Failed, t: float) -> None:
+        final = event.task not in self._engine.state.tasks
+        failure = event.failure
+        lane = self._lanes.pop(event.task, -1)
+        message = failure.message
+        self._log.append(
+            records.Failed(t, event.task, event.attempt, self._node, lane, failure.kind.value, message, final)
+        )
+
+    def _ended_unrun(self, task: int, t: float) -> None:
+        self._log.append(records.Failed(t, task, 0, self._node, -1, "dependency", "a task it needs failed", True))
+
+    def worker(self, what: str, lane: int, pid: int, status: int) -> None:
+        """A worker process started or died."""
+        t = time.monotonic() - self._start
+        if what == "started":
+            self._log.append(records.WorkerStarted(t, self._node, lane, pid))
+        else:
+            self._log.append(records.WorkerDied(t, self._node, lane, pid, status))
+
+    def freed(self, segment: int, size: int, now: float) -> None:
+        """A segment was deleted."""
+        self._log.append(records.Freed(now - self._start, segment, size))
+
+    def published(self, version: int, path: str, now: float) -> None:
+        """A file got its final name."""
+        self._log.append(records.Published(now - self._start, version, path))

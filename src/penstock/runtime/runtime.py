@@ -1,0 +1,360 @@
+"""A run: everything between ``start`` and ``stop``, and the way a task call takes through it.
+
+call ─▶ Arguments.pack ─▶ Submitted ─▶ Driver ─▶ engine … worker … engine ─▶ Settle ─▶ Future
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from typing import Any
+
+from penstock.data.buffers import BufferCache
+from penstock.data.segments import Segments
+from penstock.data.serializer import dump
+from penstock.engine.engine import Engine
+from penstock.engine.lifetimes import segments_of
+from penstock.errors import RuntimeStopped
+from penstock.executors.inline import InlineExecutor
+from penstock.executors.node import NodeExecutor
+from penstock.graph.identity import Datum, Identity
+from penstock.model.data import SegmentId, Slot, Value, VersionId
+from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
+from penstock.model.resources import Node
+from penstock.model.tasks import Failure, TaskCall, TaskSpec, TaskState
+from penstock.observe.log import EventLog
+from penstock.runtime import session
+from penstock.runtime.arguments import EMPTY, Arguments
+from penstock.runtime.config import load_config
+from penstock.runtime.constraints import requirements
+from penstock.runtime.declaration import Declaration
+from penstock.runtime.directories import Directories
+from penstock.runtime.driver import Driver
+from penstock.runtime.failures import as_exception
+from penstock.runtime.files import Files
+from penstock.runtime.futures import Future
+from penstock.runtime.machine import Machine, place_workers, this_machine
+from penstock.runtime.policies import ready_set
+from penstock.runtime.recorder import Recorder
+from penstock.runtime.shipping import ship
+from penstock.version import __version__
+
+__all__ = ["Runtime"]
+
+
+class Runtime:
+    """Runs tasks on this machine, from construction to ``stop``; also a context manager.
+
+    Keyword arguments are the settings of ``penstock config``: ``cpus``, ``memory``, ``mode``, ``scheduler`` and so on.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.loaded = load_config(settings, os.environ, os.getcwd())
+        self.config = config = self.loaded.config
+        self.machine = machine = this_machine()
+        self.cpus = config.cpus or machine.cpus
+        self._pid = os.getpid()
+        self._started = time.monotonic()
+        ready, follows_data = ready_set(config.scheduler)
+        self.directories = Directories(config)
+        self.run_dir = self.directories.run_dir
+        log_path = os.path.join(self.run_dir, "events.jsonl") if config.writes_log else None
+        self.log = EventLog(log_path)
+        self.segments = Segments(self.directories.memory_dir, self.directories.spill_dir, writer=0)
+        engine = Engine(ready, follows_data=follows_data)
+        self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
+        self.driver = Driver(engine, self._executor(machine), self.segments, self._recorder)
+        self.driver.capacity = config.store_capacity or machine.shm_free // 2
+        self.identity = Identity(self._version_gone)
+        self.buffers = BufferCache(self.segments, self._segment_made, self._segment_gone)
+        self.files = Files()
+        self.stopped = False
+        self._task_numbers = itertools.count(1)
+        self.new_version = itertools.count(1).__next__
+        self._function_numbers = itertools.count(1)
+        self._specs: dict[Declaration, TaskSpec] = {}
+        self._window = config.window
+        for callback in session.on_start:
+            callback(self)
+        self._begin(machine)
+
+    def _executor(self, machine: Machine) -> NodeExecutor | InlineExecutor:
+        config = self.config
+        if config.mode == "inline":
+            return InlineExecutor(machine.hostname, segments=self.segments, strict=config.strict)
+        return NodeExecutor(
+            machine.hostname,
+            self.cpus,
+            segments=self.segments,
+            strict=config.strict,
+            cpus=place_workers(machine.cpu_ids, machine.numa, self.cpus),
+            cleanup=self.directories.disposable,
+            observe=self._recorder.worker,
+        )
+
+    def _begin(self, machine: Machine) -> None:
+        from penstock.observe.records import RunStarted
+
+        memory = self.config.memory or machine.memory
+        properties = (
+            ("processor_name", machine.processor),
+            ("processor_architecture", machine.architecture),
+            ("operating_system", machine.operating_system),
+            ("node_name", machine.hostname),
+        )
+        lanes = 1 if self.config.mode == "inline" else self.cpus
+        node = Node(machine.hostname, max(lanes, self.cpus), memory, properties)
+        argv = list(sys.argv)
+        record = RunStarted(
+            0.0, time.time(), __version__, argv, self.cpus, memory, machine.hostname, self.config.scheduler
+        )
+        self.log.append(record)
+        self.driver.post(NodeJoined(node))
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def call(self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Submit a call; gives its future, or a list of them."""
+        spec = self._specs.get(declaration)
+        if spec is None:
+            spec = self.spec_of(declaration)
+        if self.stopped:
+            raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
+        declaration.check(args, kwargs)
+        task = next(self._task_numbers)
+        returned = tuple([self.new_version() for _ in range(declaration.outputs)])
+        driver = self.driver
+        if not args and not kwargs and not declaration.directions:
+            call = TaskCall(task, spec, EMPTY, writes=returned, returns=len(returned))
+            futures = self._submit(call, returned)
+        else:
+            arguments = Arguments(self, declaration, task)
+            packed = arguments.pack(args, kwargs)
+            call = arguments.wiring.call(task, spec, packed, returned)
+            futures = self._submit(call, returned, arguments)
+        driver.after()
+        if driver.engine.unfinished >= self._window:
+            driver.wait_until(lambda: driver.engine.unfinished < self._window * 0.9)
+        return futures[0] if declaration.returns <= 1 else futures
+
+    def _submit(
+        self, call: TaskCall, returned: tuple[VersionId, ...], arguments: Arguments | None = None
+    ) -> list[Future[Any]]:
+        driver = self.driver
+        futures: list[Future[Any]] = [Future(self, call.task, version) for version in returned]
+        with driver.lock:
+            for future in futures:
+                driver.waiters[future._version] = future
+            if arguments is not None:
+                for provided in arguments.before:
+                    driver.handle(provided)
+                for effect in arguments.effects:
+                    effect()
+            driver.handle(Submitted(call))
+            if arguments is not None:
+                for released in arguments.after:
+                    driver.handle(released)
+                self.files.tidy(driver.engine.lives)
+            driver.submitted()
+        return futures
+
+    def submit_piece(self, declaration: Declaration, items: list[bytes], waiter: Any) -> tuple[int, VersionId]:
+        """Submit a piece of a map: many calls in one record; ``waiter`` hears how it ended."""
+        spec = self.spec_of(declaration)
+        task, version = next(self._task_numbers), self.new_version()
+        what = f"the items of a map of {declaration.name}"
+        packed = dump(items, self.segments, what, spill=self.driver.executor.spill)
+        call = TaskCall(
+            task, spec, packed, writes=(version,), returns=1, segments=tuple(segments_of(packed)), items=len(items)
+        )
+        with self.driver.lock:
+            self.driver.waiters[version] = waiter
+            self.driver.handle(Submitted(call))
+        self.driver.after()
+        return task, version
+
+    def spec_of(self, declaration: Declaration) -> TaskSpec:
+        """What the engine knows of a function; its code is made ready for workers the first time."""
+        spec = self._specs.get(declaration)
+        if spec is not None:
+            return spec
+        need = requirements(declaration.constraints, declaration.name)
+        self.driver.engine.ensure_possible(declaration.name, need)
+        number = next(self._function_numbers)
+        spec = TaskSpec(
+            number,
+            declaration.name,
+            need,
+            declaration.priority,
+            declaration.retries,
+            declaration.timeout,
+            declaration.on_failure,
+        )
+        self.driver.executor.functions[number] = ship(
+            number, declaration.name, declaration.body, declaration.returns, self.segments
+        )
+        self._specs[declaration] = spec
+        return spec
+
+    def duration_of(self, declaration: Declaration) -> float | None:
+        """Mean seconds of a function's body, if it has run."""
+        return self.driver.engine.state.durations.get(self.spec_of(declaration).function)
+
+    # --- data ---------------------------------------------------------------------------------------------------
+
+    def share(self, obj: Any) -> None:
+        """Store an object once for all calls to come."""
+        if self.identity.find(obj) is not None:
+            return
+        value = dump(obj, self.segments, "the shared object", spill=self.driver.executor.spill)
+        version = self.new_version()
+        with self.driver.lock:
+            self.driver.handle(Provided(version, value))
+            self.identity.track(obj, version, shared=True)
+        self.driver.after()
+
+    def value_of(self, datum: Datum) -> Any:
+        """The newest value of a datum; waits for it."""
+        future: Future[Any] = Future(self, 0, datum.version)
+        with self.driver.lock:
+            record = self.driver.engine.state.versions[datum.version]
+            if record.outcome is None:
+                self.driver.waiters[datum.version] = future
+            else:
+                future.settle(record.outcome)
+        try:
+            return future.result()
+        finally:
+            future._version = 0  # the datum's hold is not this future's to release
+
+    def forget(self, obj: Any) -> None:
+        """An object is the program's own again; its versions live only as long as tasks read them."""
+        datum = self.identity.find(obj)
+        if datum is not None:
+            self.identity.forget(obj)
+            self.driver.post(Released(datum.version))
+
+    def let_go(self, version: VersionId, outcome: Slot | Failure | None) -> None:
+        """A future is gone. Called by finalisers, so it only leaves a note."""
+        if version and not self.stopped and os.getpid() == self._pid:
+            self.driver.released.append(version)
+            if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
+                self.driver.wake()
+
+    def _version_gone(self, version: VersionId) -> None:
+        self.let_go(version, Value(b"", [b""]))
+
+    def _segment_made(self, segment: SegmentId, size: int) -> None:
+        with self.driver.lock:
+            self.driver.handle(SegmentMade(segment, size))
+            self.driver.segment_made(segment, size)
+
+    def _segment_gone(self, segment: SegmentId) -> None:
+        if not self.stopped and os.getpid() == self._pid:
+            self.driver.released_segments.append(segment)
+            self.driver.wake()
+
+    def wait_for_file(self, path: str, version: VersionId, *, writing: bool) -> None:
+        """Wait until a file is complete under its own name, and nobody uses it any more if it is to be written."""
+        driver = self.driver
+        state = driver.engine.state
+
+        def ready() -> bool:
+            record = state.versions.get(version)
+            if record is None:
+                return driver.is_published(version) and not (writing and path in state.files)
+            return type(record.outcome) is Failure
+
+        driver.wait_until(ready)
+        with driver.lock:
+            record = state.versions.get(version)
+            outcome = record.outcome if record is not None else None
+        if type(outcome) is Failure:
+            raise self.observe(outcome)
+
+    # --- waiting and ending -------------------------------------------------------------------------------------
+
+    def before_wait(self) -> None:
+        """Called before a thread blocks for a result."""
+        if self.stopped:
+            raise RuntimeStopped("the runtime was stopped before this task was over; its result is lost")
+
+    def barrier(self) -> None:
+        """Wait for every task; raise the first failure that nobody has looked at."""
+        driver = self.driver
+        driver.wait_until(lambda: not driver.engine.unfinished)
+        if type(driver.executor) is NodeExecutor:
+            driver.executor.flush_output()
+        self.raise_unobserved()
+
+    def raise_unobserved(self) -> None:
+        """Raise the first failure that nobody has looked at."""
+        unobserved = self.driver.unobserved
+        if unobserved:
+            first = next(iter(unobserved.values()))
+            others = len(unobserved) - 1
+            unobserved.clear()
+            error = as_exception(first)
+            if others:
+                error.add_note(f"{others} more tasks failed; their futures tell how")
+            raise error
+
+    def observe(self, failure: Failure) -> BaseException:
+        """The exception for a failure that the program now knows of."""
+        if failure.path:
+            self.driver.unobserved.pop(failure.path[0], None)
+        return as_exception(failure)
+
+    def cancel(self, task: int, *, kill: bool) -> bool:
+        """Give a task up; True if it was, or will be, ended by this."""
+        tasks = self.driver.engine.state.tasks
+        with self.driver.lock:
+            record = tasks.get(task)
+            if record is None:
+                return False
+            self.driver.handle(CancelRequested(task, kill))
+            ended = task not in tasks or (kill and record.doom is not None)
+        self.driver.after()
+        return ended
+
+    def is_running(self, task: int) -> bool:
+        """Whether a task has been started and is not over."""
+        record = self.driver.engine.state.tasks.get(task)
+        return record is not None and record.state is TaskState.RUNNING
+
+    def stop(self, *, abort: bool = False) -> None:
+        """End the run: after all tasks, or at once with ``abort``. Leaves no process and no file behind."""
+        from penstock.observe.records import RunEnded
+
+        if self.stopped or os.getpid() != self._pid:
+            return
+        driver = self.driver
+        try:
+            if not abort:
+                driver.wait_until(lambda: not driver.engine.unfinished)
+        except BaseException:
+            abort = True
+            raise
+        finally:
+            self.stopped = True
+            driver.stop()
+            state = driver.engine.state
+            ok = not abort and not state.failed
+            now = time.monotonic() - self._started
+            self.log.append(RunEnded(now, ok, state.done, state.failed, state.cancelled))
+            self.log.close()
+            self.directories.remove(ok=ok)
+
+    def __enter__(self) -> Runtime:
+        session.enter(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            self.stop(abort=kind is not None)
+            if kind is None:
+                self.raise_unobserved()
+        finally:
+            session.leave(self)

@@ -1,0 +1,140 @@
+"""The current runtime: started by the first task call, by ``start``, by ``with Runtime(...)``, or by the command line.
+
+A program that ends waits for its tasks, as if it had run them itself; one that ends by an exception does not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError, RuntimeStopped
+
+if TYPE_CHECKING:
+    from penstock.runtime.runtime import Runtime
+
+__all__ = ["configure", "current", "enter", "leave", "on_start", "running", "start", "stop"]
+
+_stack: list[Runtime] = []
+_flags: dict[str, Any] = {}
+_was_stopped = False
+_starting = threading.RLock()
+#: called with each runtime as it starts, before its first record
+on_start: list[Callable[[Runtime], None]] = []
+
+
+def configure(**flags: Any) -> None:
+    """Settings for the runtime that the first task call will start; the command line's flags."""
+    _flags.update(flags)
+
+
+def running() -> Runtime | None:
+    """The current runtime, if there is one."""
+    return _stack[-1] if _stack else None
+
+
+def current() -> Runtime:
+    """The current runtime; starts one if the program has neither started nor stopped any."""
+    if _stack:
+        return _stack[-1]
+    with _starting:
+        if _stack:
+            return _stack[-1]
+        if _was_stopped:
+            raise RuntimeStopped("the runtime was stopped; call penstock.start() or use penstock.Runtime() again")
+        return start()
+
+
+def start(**settings: Any) -> Runtime:
+    """Start a runtime and make it the current one."""
+    with _starting:
+        if _stack:
+            raise PenstockError("a runtime is already running; stop() it first, or use `with Runtime(...)`")
+        from penstock.runtime.runtime import Runtime  # half of what there is to import, and not needed before
+
+        runtime = Runtime(**{**_flags, **settings})
+        enter(runtime)
+        return runtime
+
+
+def enter(runtime: Runtime) -> None:
+    """Make a runtime the current one."""
+    _install_hooks()
+    _stack.append(runtime)
+
+
+def leave(runtime: Runtime) -> None:
+    """A runtime was stopped; the one before it is current again."""
+    global _was_stopped
+    if runtime in _stack:
+        _stack.remove(runtime)
+    _was_stopped = not _stack
+
+
+def stop(*, abort: bool = False) -> None:
+    """Stop the current runtime: after all its tasks, or at once with ``abort``. Nothing happens if there is none."""
+    runtime = running()
+    if runtime is None:
+        return
+    try:
+        runtime.stop(abort=abort)
+        if not abort:
+            runtime.raise_unobserved()
+    finally:
+        leave(runtime)
+
+
+# --- the end of the program ---------------------------------------------------------------------------------------
+
+_hooked = False
+_failing = False
+
+
+def _install_hooks() -> None:
+    global _hooked
+    if _hooked:
+        return
+    _hooked = True
+    atexit.register(_at_exit)
+    os.register_at_fork(after_in_child=_forget_all)
+    previous = sys.excepthook
+
+    def note_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        global _failing
+        _failing = True
+        previous(kind, error, trace)
+
+    sys.excepthook = note_failure
+
+
+def _at_exit() -> None:
+    """Finish what the program has called, or give it up if the program fell over."""
+    while _stack:
+        try:
+            stop(abort=_failing)
+        except KeyboardInterrupt:
+            stop(abort=True)
+        except Exception as error:
+            _report(error)
+
+
+def _report(error: BaseException) -> None:
+    """A task failed and nobody has looked: say so, and have the program's exit status say so too."""
+    import traceback
+
+    sys.stderr.write("A task failed, and the program ended without looking at it:\n")
+    traceback.print_exception(error)
+    if "pytest" not in sys.modules:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _forget_all() -> None:
+    """A fork of the program has no runtime: its threads and workers belong to the parent."""
+    _stack.clear()

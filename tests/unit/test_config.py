@@ -1,0 +1,160 @@
+"""Settings: which source wins, where a value came from, and what a mistake is answered with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.runtime.config import SETTINGS, Config, Loaded, load_config
+
+
+def load(cwd: Path, environ: dict[str, str] | None = None, **flags: object) -> Loaded:
+    return load_config(flags, environ or {}, str(cwd))
+
+
+def test_defaults(tmp_path: Path) -> None:
+    loaded = load(tmp_path)
+    assert loaded.config == Config()
+    assert loaded.origins == dict.fromkeys(SETTINGS, "default")
+
+
+def test_every_setting_is_a_field_and_every_field_a_setting() -> None:
+    assert tuple(SETTINGS) == Config.__struct_fields__
+
+
+def test_each_source_overrules_the_one_before(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[resources]\ncpus = 3\nmemory = "2GiB"\n[runtime]\nwindow = 7\nscheduler = "lifo"\n')
+    loaded = load(tmp_path, {"PENSTOCK_CPUS": "4", "PENSTOCK_WINDOW": "8"}, window=9)
+    assert (loaded.config.cpus, loaded.config.memory, loaded.config.window) == (4, 2 << 30, 9)
+    assert loaded.config.scheduler == "lifo"
+    assert loaded.origins["cpus"] == "PENSTOCK_CPUS"
+    assert loaded.origins["memory"] == loaded.origins["scheduler"] == str(file)
+    assert loaded.origins["window"] == "argument"
+    assert loaded.origins["mode"] == "default"
+
+
+def test_the_nearest_file_upwards_is_the_one(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "penstock.toml").write_text("[resources]\ncpus = 1\n")
+    assert load(inner).config.cpus == 1
+    (tmp_path / "a" / "penstock.toml").write_text("[resources]\ncpus = 2\n")
+    assert load(inner).config.cpus == 2
+
+
+def test_pyproject_counts_only_with_our_table(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.penstock.resources]\ncpus = 5\n")
+    (inner / "pyproject.toml").write_text('[project]\ndependencies = ["penstock"]\n')
+    assert load(inner).config.cpus == 5
+    (tmp_path / "penstock.toml").write_text("[resources]\ncpus = 6\n")
+    assert load(inner).config.cpus == 6
+
+
+def test_the_description_of_storage_is_left_to_others(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(
+        "[resources]\ncpus = 2\nio_executors = 225\n"
+        '[[resources.storage]]\nname = "ssd"\nmount = "/scratch"\n[[resources.node]]\nname = "fat"\ncount = 2\n'
+    )
+    assert load(tmp_path).config == Config(cpus=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[resources]\ncpu = 3", r"no setting 'cpu' in \[resources\]; did you mean cpus\?"),
+        ("[resource]\ncpus = 3", r"no table \[resource\]; did you mean resources\?"),
+        ("cpus = 3", r"cpus belongs into the table \[resources\]"),
+        ("[runtime]\ncpus = 3", r"cpus belongs into \[resources\], not \[runtime\]"),
+        ("[runtime]\nstorage = 3", "no setting 'storage'"),
+        ("resources = 3", "must be a table"),
+        ("[resources]\ncpus = 0", r"\[resources\] cpus = 0: expected a whole number above zero"),
+        ("[resources]\ncpus = true", "expected a whole number above zero"),
+        ("[resources]\nmemory = true", "cannot read True as a size"),
+        ("[runtime]\nmode = 'serial'", 'expected "parallel" or "inline"'),
+        ("[runtime]\nstrict = 'perhaps'", "expected true or false"),
+        ("[runtime\n", "is not valid TOML"),
+    ],
+)
+def test_mistakes_in_the_file_name_file_and_remedy(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "penstock.toml").write_text(content)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(tmp_path)
+    assert str(tmp_path / "penstock.toml") in str(caught.value)
+
+
+def test_an_unknown_variable_suggests_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"PENSTOCK_CPU\b.*did you mean PENSTOCK_CPUS\?"):
+        load(tmp_path, {"PENSTOCK_CPU": "3"})
+
+
+def test_an_unknown_flag_suggests_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no setting 'sheduler'; did you mean scheduler\?"):
+        load(tmp_path, sheduler="fifo")
+
+
+def test_a_bad_variable_is_quoted_as_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^PENSTOCK_CPUS=many: expected a whole number above zero$"):
+        load(tmp_path, {"PENSTOCK_CPUS": "many"})
+
+
+def test_our_own_and_empty_variables_and_absent_flags_are_passed_over(tmp_path: Path) -> None:
+    loaded = load(tmp_path, {"PENSTOCK_INTERNAL_LANE": "3", "PENSTOCK_CPUS": "", "PENSTOCKS": "x"}, memory=None)
+    assert loaded.config == Config()
+    assert set(loaded.origins.values()) == {"default"}
+
+
+@pytest.mark.parametrize(("word", "value"), [("1", True), ("yes", True), ("TRUE", True), ("0", False), ("off", False)])
+def test_switches(tmp_path: Path, word: str, value: bool) -> None:
+    assert load(tmp_path, {"PENSTOCK_STRICT": word}).config.strict is value
+
+
+def test_auto_takes_an_outer_value_back(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text("[resources]\ncpus = 3\n")
+    loaded = load(tmp_path, {"PENSTOCK_CPUS": "auto"})
+    assert loaded.config.cpus is None
+    assert loaded.origins["cpus"] == "PENSTOCK_CPUS"
+
+
+def test_auto_is_no_value_where_nothing_is_found_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        load(tmp_path, {"PENSTOCK_WINDOW": "auto"})
+
+
+def test_numbers_without_a_unit_are_megabytes(tmp_path: Path) -> None:
+    assert load(tmp_path, memory=500).config.memory == 500_000_000
+
+
+def test_paths_start_where_they_are_written(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "penstock.toml").write_text('[runtime]\nrun_dir = "runs/now"\n')
+    assert load(inner).config.run_dir == str(tmp_path / "runs/now")
+    assert load(inner, {"PENSTOCK_RUN_DIR": "runs"}).config.run_dir == str(inner / "runs")
+    assert load(inner, run_dir=Path("~")).config.run_dir == os.path.expanduser("~")
+
+
+def test_a_named_run_directory_is_kept_and_logged_unless_told_otherwise(tmp_path: Path) -> None:
+    assert not load(tmp_path).config.writes_log
+    named = load(tmp_path, run_dir="here").config
+    assert named.keep_run_dir == "always"
+    assert named.writes_log
+    told = load(tmp_path, run_dir="here", keep_run_dir="failed", log=False).config
+    assert told.keep_run_dir == "failed"
+    assert not told.writes_log
+
+
+def test_the_import_brings_no_toml_parser(tmp_path: Path) -> None:
+    program = (
+        "import sys; from penstock.runtime.config import load_config; "
+        "load_config({}, {}, sys.argv[1]); print('tomllib' in sys.modules, 'difflib' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

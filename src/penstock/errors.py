@@ -22,6 +22,7 @@ A message says what happened, to which object, with which value, and what to do 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import CancelledError
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "TaskFailed",
     "TaskTimeout",
     "WorkerDied",
+    "did_you_mean",
 ]
 
 
@@ -106,3 +108,19 @@ class SerializationError(PenstockError, TypeError):
 
 class InternalError(PenstockError):
     """An invariant of Penstock broke. This is our bug: please report it with the text below."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` for the known name nearest to a wrong one, or nothing."""
+    from difflib import SequenceMatcher, get_close_matches
+
+    near = get_close_matches(name, list(known), n=3, cutoff=0.5)
+    if not near:
+        return ""
+
+    def likeness(one: str) -> tuple[float, int]:
+        alike = next((i for i, (a, b) in enumerate(zip(name, one, strict=False)) if a != b), len(name))
+        return SequenceMatcher(None, name, one).ratio(), alike
+
+    best = max(near, key=likeness)
+    return f"; did you mean {best!r}?"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -24,27 +24,29 @@ import penstock
 from penstock import FILE_OUT, INOUT, barrier, task, wait_on
 
 def arrive(*what):
-    os.write({arrivals}, (" ".join(map(str, what)) + "\\n").encode())
+    with open({arrivals!r}, "wb", buffering=0) as pipe:
+        pipe.write((" ".join(map(str, what)) + "\\n").encode())
 """
 
 
 class Program:
     """A main program at work, the lines its tasks send, and everything it must not leave behind."""
 
-    def __init__(self, folder: Path, source: str, *, wrap: tuple[str, ...] = (), **environ: str) -> None:
+    def __init__(
+        self, folder: Path, source: str, *, prefix: tuple[str, ...] = (), interpreter: tuple[str, ...] = (), **environ: str
+    ) -> None:
         self.folder = folder
         self.temporary = folder / "temporary"
         self.temporary.mkdir(exist_ok=True)
         self.script = folder / "app.py"
         # A named pipe, not a descriptor: workers are forked from the fork server and inherit none of ours.
-        self._fifo = folder / "arrivals"
-        os.mkfifo(self._fifo)
-        self._reader = os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK)
+        arrivals = folder / "arrivals"
+        os.mkfifo(arrivals)
+        self._arrivals = os.open(arrivals, os.O_RDWR)  # both ends, so that it is never at its end
         self._unread = b""
-        opened = f"os.open({str(self._fifo)!r}, os.O_WRONLY)"
-        self.script.write_text(PROLOGUE.format(arrivals=opened) + source)
+        self.script.write_text(PROLOGUE.format(arrivals=str(arrivals)) + source)
         self.process = subprocess.Popen(
-            [*wrap, sys.executable, str(self.script)],
+            [*prefix, sys.executable, *interpreter, str(self.script)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -57,7 +59,7 @@ class Program:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        os.close(self._reader)
+        os.close(self._arrivals)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
@@ -66,14 +68,12 @@ class Program:
         """The next line that a task sent."""
         deadline = time.monotonic() + PATIENCE
         while b"\n" not in self._unread:
-            ready, _, _ = select.select([self._reader], [], [], 0.05)
+            ready, _, _ = select.select([self._arrivals], [], [], 0.05)
             if ready:
-                self._unread += os.read(self._reader, 4096)
-            if time.monotonic() > deadline or (not ready and self.process.poll() is not None):
-                output, errors = self.process.communicate(timeout=PATIENCE)
-                raise AssertionError(f"no task came to its line; the program said:\n{output}\n{errors}")
-            if ready and not self._unread.endswith(b"\n"):
-                time.sleep(0.001)  # nobody holds the other end just now
+                self._unread += os.read(self._arrivals, 4096)
+            elif time.monotonic() > deadline or self.process.poll() is not None:
+                self.process.kill()
+                raise AssertionError(f"no task came to its line; the program said:\n{self.process.communicate()}")
         line, _, self._unread = self._unread.partition(b"\n")
         return line.decode()
 
@@ -169,48 +169,53 @@ class Tally:
 
 
 class Gate:
-    """Lets tasks say that they have started, and holds them until they may go on, through named pipes."""
+    """Lets tasks say that they have started, and holds them until they may go on. Travels to tasks as an argument."""
 
-    def __init__(self, folder: Path, name: str = "gate") -> None:
-        self.started = folder / f"{name}-started"
-        self._open = folder / f"{name}-open"
-        os.mkfifo(self.started)
+    def __init__(self, folder: Path) -> None:
+        self._started = folder / "gate-started"
+        self._open = folder / "gate-open"
+        os.mkfifo(self._started)
+        # Both ends, so that it is never at its end.
+        self._descriptor = os.open(self._started, os.O_RDWR)
 
-    def reach(self) -> None:
-        """In a task: say that it runs."""
-        with open(self.started, "wb", buffering=0) as pipe:
-            pipe.write(b"x")
+    def __reduce__(self) -> tuple[type[TaskSide], tuple[Path, Path]]:
+        return TaskSide, (self._started, self._open)
 
-    def hold(self) -> None:
-        """In a task: say that it runs, and wait for ever unless released."""
-        self.reach()
-        while not self._open.exists():
-            time.sleep(0.005)
+    def wait_reached(self, times: int = 1) -> None:
+        """Return when so many tasks have said that they run."""
+        for number in range(times):
+            ready, _, _ = select.select([self._descriptor], [], [], PATIENCE)
+            assert ready, f"only {number} of {times} tasks started"
+            os.read(self._descriptor, 1)
+
+    def nobody_reaches(self) -> bool:
+        """Whether nobody else has said that it runs."""
+        return not select.select([self._descriptor], [], [], 0)[0]
 
     def release(self) -> None:
         """Let held tasks go on."""
         self._open.touch()
 
-    def wait_reached(self, times: int = 1) -> None:
-        """In the test: return when tasks have said so."""
-        got = 0
-        deadline = time.monotonic() + PATIENCE
-        while got < times:
-            with open(self.started, "rb", buffering=0, opener=_nonblocking) as pipe:
-                while got < times and time.monotonic() < deadline:
-                    ready, _, _ = select.select([pipe], [], [], 0.05)
-                    if ready:
-                        came = len(pipe.read(times - got) or b"")
-                        got += came
-                        if not came:
-                            time.sleep(0.001)
-            assert got >= times, f"only {got} of {times} tasks started"
+    def close(self) -> None:
+        """Let everybody go: a test that failed must not hold its own end up."""
+        self.release()
+        os.close(self._descriptor)
 
 
-def _nonblocking(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+class TaskSide:
+    """A gate as a task sees it."""
 
+    def __init__(self, started: Path, opened: Path) -> None:
+        self._started = started
+        self._open = opened
 
-def environment_without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which nothing configures a runtime."""
-    return {name: value for name, value in environ.items() if not name.startswith("PENSTOCK_")}
+    def reach(self) -> None:
+        """Say that this task runs."""
+        with open(self._started, "wb", buffering=0) as pipe:
+            pipe.write(b"x")
+
+    def hold(self) -> None:
+        """Say that this task runs, and wait until it may go on."""
+        self.reach()
+        while not self._open.exists():
+            time.sleep(0.005)

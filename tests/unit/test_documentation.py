@@ -143,7 +143,7 @@ def check_page(page: str, folder: Path, name: str = "page") -> None:
     running = [example for example in found if example.runs]
     if not running:
         return
-    script = folder / f"{name}.py"
+    script = folder / f"{name}_page.py"  # not the name of the page: that of collections.md is taken
     script.write_text(program_of(running))
     rest = run(script, folder)
     for example in running:

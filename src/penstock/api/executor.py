@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from penstock.api.task import Task, task
 from penstock.runtime import session
+from penstock.runtime.shipping import travels_by_name
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
@@ -31,7 +33,13 @@ class Executor(concurrent.futures.Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
         """Call a function in a worker; gives its future."""
-        future = self._runtime().call(self._task(fn).declaration, args, kwargs)
+        if isinstance(fn, Task):
+            future = self._runtime().call(fn.declaration, args, kwargs)
+        elif isinstance(fn, FunctionType) and travels_by_name(fn):
+            future = self._runtime().call(self._task(fn).declaration, args, kwargs)
+        else:
+            # It may be one of many, or hold state that changes: it goes with its call, like an argument.
+            future = self._runtime().call(_apply.declaration, (fn, args, kwargs), {})
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
         return future  # type: ignore[no-any-return]
@@ -72,11 +80,9 @@ class Executor(concurrent.futures.Executor):
         return self._own or session.current()
 
     def _task(self, fn: Callable[..., Any]) -> Task[..., Any]:
-        if isinstance(fn, Task):
-            return fn
         known = self._tasks.get(fn)
         if known is None:
-            known = self._tasks[fn] = task(_plain(fn))
+            known = self._tasks[fn] = task(fn)
         return known
 
 
@@ -86,11 +92,6 @@ def _new_runtime(settings: dict[str, Any]) -> Runtime:
     return Runtime(**settings)
 
 
-def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Any callable as a function whose signature can be inspected."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    call.__name__ = call.__qualname__ = getattr(fn, "__qualname__", type(fn).__name__)
-    return call
+@task(returns=1)
+def _apply(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return fn(*args, **kwargs)

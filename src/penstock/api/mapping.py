@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.data.serializer import LARGE, dump_stream
 from penstock.executors.execution import inside_task
+from penstock.graph.identity import Identity
 from penstock.runtime import session
+from penstock.runtime.arguments import is_immutable
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
 
@@ -44,19 +46,30 @@ def map_calls(task: Task[..., T], iterables: Iterable[Any]) -> Mapped[T] | Calls
 
 def _pack(calls: list[tuple[Any, ...]], name: str) -> list[bytes] | None:
     """Each call's arguments pickled on its own; None if some need more than that: futures, arrays, large objects."""
-    if len(session.current().identity):
-        return None
+    identity = session.current().identity
     packed: list[bytes] = []
     buffers: list[pickle.PickleBuffer] = []
     append, dumps, keep = packed.append, pickle.dumps, buffers.append
     for args in calls:
         try:
-            data = dumps(args, 5, buffer_callback=keep)
-            if b"__main__" in data:
-                data, buffers = dump_stream(args, f"an item of a map of {name}")
+            if len(identity) and not all(map(is_immutable, args)):
+                data, buffers = dump_stream(args, f"an item of a map of {name}", _refuse_data(identity))
+            else:
+                data = dumps(args, 5, buffer_callback=keep)
+                if b"__main__" in data:
+                    data, buffers = dump_stream(args, f"an item of a map of {name}")
         except Exception:
             return None  # the single calls will say what is wrong with it, or do better
         if buffers or len(data) > LARGE:
             return None
         append(data)
     return packed
+
+
+def _refuse_data(identity: Identity) -> Callable[[Any], int | None]:
+    def find(obj: Any) -> int | None:
+        if identity.find(obj) is not None:
+            raise LookupError  # its value is with the tasks: only a single call can wait for it
+        return None
+
+    return find

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
+import copy
+import itertools
 import os
+from collections import deque
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from penstock.data.refresh import refresh
+from penstock.errors import CallError
 from penstock.executors.execution import inside_task
 from penstock.runtime import session
 from penstock.runtime.files import as_path
-from penstock.runtime.futures import Future
+from penstock.runtime.futures import Future, PlacedFuture
 from penstock.runtime.maps import Mapped
 
 if TYPE_CHECKING:
@@ -29,7 +34,12 @@ def wait_on(*objects: Any) -> Any:
     if runtime is not None and not inside_task():
         for obj in reversed(objects):
             _await(obj)
-    values = [_value(obj, runtime) for obj in objects]
+    try:
+        values = [_value(obj, runtime) for obj in objects]
+    except BaseException:
+        for obj in objects:
+            _note_failures(obj)
+        raise
     return values[0] if len(values) == 1 else values
 
 
@@ -42,6 +52,15 @@ def _await(obj: Any) -> None:
                 return
 
 
+def _note_failures(obj: Any) -> None:
+    """The program hears of the first failure and thereby knows of the others that it waited for."""
+    if isinstance(obj, Future):
+        obj.look()
+    elif isinstance(obj, list | tuple | set | dict):
+        for part in obj.values() if isinstance(obj, dict) else obj:
+            _note_failures(part)
+
+
 def _value(obj: Any, runtime: Runtime | None) -> Any:
     if isinstance(obj, concurrent.futures.Future):
         return obj.result()
@@ -50,37 +69,42 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
     if runtime is not None:
         datum = runtime.identity.find(obj)
         if datum is not None and not datum.shared:
+            runtime.ensure_unchanged(datum, "wait_on")
             value = runtime.value_of(datum)
             if not refresh(obj, value):
                 return value
             runtime.forget(obj)
             return obj
-    kind = type(obj)
-    if kind is dict:
-        return _replace_values(obj, {key: _value(part, runtime) for key, part in obj.items()})
-    if kind is list:
-        return _replace_values(obj, [_value(part, runtime) for part in obj])
+    if isinstance(obj, dict):
+        return _with_values(obj, [(key, part, _value(part, runtime)) for key, part in obj.items()])
+    if isinstance(obj, list | deque):
+        return _with_values(obj, [(i, part, _value(part, runtime)) for i, part in enumerate(obj)])
     if isinstance(obj, tuple):
         parts = [_value(part, runtime) for part in obj]
         if all(a is b for a, b in zip(parts, obj, strict=True)):
             return obj
-        return kind(*parts) if hasattr(obj, "_fields") else kind(parts)
-    if kind in (set, frozenset):
-        return kind(_value(part, runtime) for part in obj) if any(map(_is_future, obj)) else obj
-    if kind.__name__ == "ndarray" and obj.dtype == object:
-        for index, part in enumerate(obj.flat):
-            obj.flat[index] = _value(part, runtime)
+        return type(obj)(*parts) if hasattr(obj, "_fields") else type(obj)(parts)
+    if isinstance(obj, set | frozenset) and any(isinstance(part, concurrent.futures.Future) for part in obj):
+        return type(obj)(_value(part, runtime) for part in obj)
+    if type(obj).__name__ == "ndarray" and obj.dtype == object:
+        return _with_values(obj, [(i, obj[i], _value(obj[i], runtime)) for i in _places(obj)])
     return obj
 
 
-def _is_future(obj: Any) -> bool:
-    return isinstance(obj, concurrent.futures.Future)
+def _with_values(container: Any, parts: list[tuple[Any, Any, Any]]) -> Any:
+    """The container with values for futures: itself where we put the futures there, else a copy if there are any."""
+    changed = [(key, old, new) for key, old, new in parts if old is not new]
+    if not changed:
+        return container
+    if not any(isinstance(old, PlacedFuture) for _, old, _ in changed):
+        container = copy.copy(container)
+    for key, _, new in changed:
+        container[key] = new
+    return container
 
 
-def _replace_values(old: Any, new: Any) -> Any:
-    """The container itself if nothing in it changed, else a new one."""
-    pairs = zip(old.values(), new.values(), strict=True) if type(old) is dict else zip(old, new, strict=True)
-    return old if all(a is b for a, b in pairs) else new
+def _places(array: Any) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*map(range, array.shape))
 
 
 def barrier() -> None:
@@ -132,6 +156,8 @@ def cancel(*futures: Any) -> bool:
         if isinstance(future, Mapped):
             future.cancel()
             outcomes.append(True)
-        else:
+        elif isinstance(future, Future):
             outcomes.append(session.current().cancel(future.task_id, kill=True))
+        else:
+            raise CallError(f"cancel() takes futures and maps of tasks, not {type(future).__name__} {future!r:.60}")
     return all(outcomes)

@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from penstock.api.directions import as_direction
 from penstock.api.mapping import Calls, map_calls
-from penstock.errors import DefinitionError
+from penstock.errors import DefinitionError, did_you_mean
 from penstock.executors.execution import inside_task
 from penstock.model.directions import IN, INOUT, Direction
 from penstock.model.tasks import OnFailure
@@ -65,6 +65,8 @@ class _Method(Generic[R]):
         self._task = task
         self.__self__ = instance
         functools.update_wrapper(self, task.declaration.body)
+        # For inspect.signature: a bound method shows no self.
+        self.__wrapped__ = task.declaration.body.__get__(instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Future[R]:
         return self._task(self.__self__, *args, **kwargs)
@@ -96,7 +98,7 @@ def _rebuild(found: Any) -> Any:
 
 
 def _declare(fields: Mapping[str, Any]) -> Declaration:
-    return Declaration(signature=inspect.signature(fields["body"]), **fields)
+    return Declaration(signature=_signature(fields["body"]), **fields)
 
 
 def _import_task(module: str, path: str) -> Any:
@@ -146,7 +148,7 @@ def _make(function: Any, options: dict[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"@task cannot run the coroutine {function.__qualname__}; make it an ordinary function")
     name = getattr(function, "__qualname__", repr(function)).replace("<locals>.", "")
-    signature = inspect.signature(function)
+    signature = _signature(function)
     values = {option: options.pop(option) for option in _OPTIONS if option in options}
     directions = _directions(name, signature, options, values.get("target_direction"))
     retries = _retries(name, values.get("retries"))
@@ -165,16 +167,22 @@ def _make(function: Any, options: dict[str, Any]) -> Any:
     )
 
 
+def _signature(function: Any) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        # A function written in C that does not tell: it takes what it takes.
+        kinds = inspect.Parameter
+        return inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
+
+
 def _directions(
     name: str, signature: inspect.Signature, written: dict[str, Any], target: Direction | None
 ) -> dict[str, Direction]:
     directions: dict[str, Direction] = {}
     for parameter, direction in written.items():
         if parameter not in signature.parameters:
-            from difflib import get_close_matches
-
-            near = get_close_matches(parameter, [*signature.parameters, *_OPTIONS], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(parameter, [*signature.parameters, *_OPTIONS])
             raise DefinitionError(
                 f"@task of {name}: {parameter!r} is neither a parameter of {name}{signature} "
                 f"nor an option of @task{hint}"

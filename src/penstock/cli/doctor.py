@@ -174,16 +174,10 @@ def _open_files() -> Iterator[Check]:
 def _extras() -> Iterator[Check]:
     from importlib.metadata import PackageNotFoundError, version
 
-    for package, advice in (
-        ("numpy", "pip install numpy"),
-        ("mpi4py", "for tasks that are MPI programs: pip install 'penstock[mpi]'"),
-        ("ray", "for more than one machine: pip install 'penstock[cluster]'"),
-        ("redis", "for objects in a Redis store: pip install 'penstock[redis]'"),
-    ):
-        try:
-            yield Check("✓", package, version(package))
-        except PackageNotFoundError:
-            yield Check("·", package, f"not installed; {advice}")
+    try:
+        yield Check("✓", "numpy", version("numpy"))
+    except PackageNotFoundError:
+        yield Check("·", "numpy", "not installed; only programs with arrays need it: pip install numpy")
 
 
 def _same(value: int) -> int:

@@ -37,8 +37,8 @@ class BufferCache:
         self._gone = gone
         self._by_address: dict[int, _Entry] = {}
 
-    def piece(self, buffer: pickle.PickleBuffer, *, spill: bool) -> tuple[Piece, bool]:
-        """Where the buffer's bytes lie, and whether that segment is kept for further calls."""
+    def piece(self, buffer: pickle.PickleBuffer) -> Piece:
+        """Where the buffer's bytes lie."""
         import xxhash
 
         view = buffer.raw()
@@ -47,17 +47,17 @@ class BufferCache:
         entry = self._by_address.get(id(owner))
         if entry is not None:
             if entry.reference() is owner and entry.fingerprint == fingerprint and entry.piece.size == len(view):
-                return entry.piece, True
+                return entry.piece
             self._forget(id(owner))
-        [piece] = self._segments.write([view], spill=spill)
+        [piece] = self._segments.write([view])
         try:
             address = id(owner)
             reference = weakref.ref(owner, lambda _: self._forget(address))
         except TypeError:
-            return piece, False
+            return piece
         self._by_address[address] = _Entry(reference, fingerprint, piece)
         self._made(piece.segment, piece.size)
-        return piece, True
+        return piece
 
     def _forget(self, address: int) -> None:
         entry = self._by_address.pop(address, None)

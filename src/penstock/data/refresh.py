@@ -7,17 +7,26 @@ new object and the old one stays as it was.
 
 from __future__ import annotations
 
+import io
+import pickle
 import sys
+from array import array
 from collections import deque
 from typing import Any
 
 __all__ = ["refresh"]
 
 
+#: references to a value that only the caller and we hold: its variable, our argument, and getrefcount's
+_UNSHARED = 3
+
+
 def refresh(old: Any, new: Any) -> bool:
-    """Give ``old`` the state of ``new``; False when its type does not allow that."""
+    """Give ``old`` the state of ``new``, which nobody else knows; False when its type does not allow that."""
     if type(old) is not type(new):
         return False
+    if sys.getrefcount(new) > _UNSHARED:
+        new = _pointing_to(old, new)  # it contains itself: what is inside must point to the program's object
     done = _refresh_content(old, new)
     state = getattr(old, "__dict__", None)
     if type(state) is dict:
@@ -34,7 +43,7 @@ def _plain(obj: Any) -> bool:
 
 def _refresh_content(old: Any, new: Any) -> bool:
     numpy = sys.modules.get("numpy")
-    if isinstance(old, list | bytearray):
+    if isinstance(old, list | bytearray | array):
         old[:] = new
     elif isinstance(old, dict | set):
         old.clear()
@@ -64,3 +73,26 @@ def _refresh_slots(old: Any, new: Any) -> bool:
             elif hasattr(old, name):
                 delattr(old, name)
     return found
+
+
+def _pointing_to(old: Any, new: Any) -> Any:
+    """A copy of ``new`` in which everything that pointed to it points to ``old``."""
+    file = io.BytesIO()
+    top = [new]
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, part: Any) -> bool | None:
+            if part is new and not top:
+                return True
+            top.clear()
+            return None
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, mark: Any) -> Any:
+            return old
+
+    try:
+        Pickler(file, 5).dump(new)
+        return Unpickler(io.BytesIO(file.getvalue())).load()
+    except Exception:
+        return new  # of a class that only travels by value: what is inside keeps pointing to the new object

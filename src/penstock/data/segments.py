@@ -21,6 +21,8 @@ __all__ = ["Access", "Segments"]
 _ALIGNMENT = 64
 #: the kernel writes at most about this much in one call
 _CHUNK = 1 << 30
+#: bits of a segment's number below its writer's
+_WRITER = 40
 
 
 class Access(Enum):
@@ -40,18 +42,42 @@ class Segments:
     def __init__(self, memory_dir: str, spill_dir: str, writer: int) -> None:
         self.memory_dir = memory_dir
         self.spill_dir = spill_dir
+        self.writer = writer
+        self._full = self._flag()
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
-        self._next: SegmentId = (writer << 40) + 1
+        self._next: SegmentId = (writer << _WRITER) + 1
+
+    def _flag(self) -> mmap.mmap:
+        """One byte that all processes of the run see: whether the store is full."""
+        descriptor = os.open(os.path.join(self.memory_dir, "full"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, 1)
+            return mmap.mmap(descriptor, 1)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def full(self) -> bool:
+        """Whether new segments go to disk."""
+        return self._full[0] != 0
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._full[0] = full
+
+    def close(self) -> None:
+        """Let the flag go."""
+        self._full.close()
 
     def path(self, segment: SegmentId, *, spilled: bool) -> str:
         """Where a segment lies."""
         return os.path.join(self.spill_dir if spilled else self.memory_dir, f"s{segment}")
 
-    def write(self, buffers: Sequence[memoryview | bytes], *, spill: bool) -> list[Piece]:
+    def write(self, buffers: Sequence[memoryview | bytes]) -> list[Piece]:
         """Store buffers together in a new segment."""
         segment = self._next
         self._next += 1
-        if not spill:
+        if not self.full:
             try:
                 return self._write(segment, buffers, spilled=False)
             except OSError as error:
@@ -94,6 +120,12 @@ class Segments:
             return mmap.mmap(descriptor, 0, access=how[access])
         finally:
             os.close(descriptor)
+
+    def made_by(self, writer: int) -> list[SegmentId]:
+        """The segments that one process wrote and that are still there."""
+        names = [*os.listdir(self.memory_dir), *os.listdir(self.spill_dir)]
+        numbers = [int(name[1:]) for name in names if name[0] == "s" and name[1:].isdigit()]
+        return [number for number in numbers if number >> _WRITER == writer]
 
     def remove(self, segment: SegmentId) -> None:
         """Delete a segment, wherever it lies."""

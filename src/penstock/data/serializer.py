@@ -29,13 +29,16 @@ InPlace = dict[SegmentId, tuple[bool, int, int]]
 
 
 def dump_stream(
-    obj: object, what: str, find: Callable[[Any], int | None] | None = None
+    obj: object, what: str, find: Callable[[Any], int | None] | None = None, watcher: Any = None
 ) -> tuple[bytes, list[pickle.PickleBuffer]]:
     """The pickle stream of an object and its out-of-band buffers; ``what`` names the object in errors.
 
-    ``find`` says which objects inside it are to become references to slots.
+    ``find`` says which objects inside it are to become references to slots. ``watcher.buffers`` is the list of buffers
+    while it grows.
     """
     buffers: list[pickle.PickleBuffer] = []
+    if watcher is not None:
+        watcher.buffers = buffers
     try:
         if find is None:
             data = pickle.dumps(obj, 5, buffer_callback=buffers.append)
@@ -47,7 +50,7 @@ def dump_stream(
         raise
     except Exception:  # whatever a user's __reduce__ may raise: pickling by value may still do
         pass
-    buffers = []
+    buffers.clear()
     try:
         by_value = _by_value if find is None else dump_with_slots(find, by_value=True)
         return by_value(obj, buffers), buffers
@@ -63,23 +66,18 @@ def _by_value(obj: object, buffers: list[pickle.PickleBuffer]) -> bytes:
     return bytes(cloudpickle.dumps(obj, 5, buffer_callback=buffers.append))
 
 
-def dump(obj: object, segments: Segments, what: str, *, spill: bool = False, in_place: InPlace | None = None) -> Value:
+def dump(obj: object, segments: Segments, what: str, in_place: InPlace | None = None) -> Value:
     """Turn an object into a value."""
     if obj is None:
         return NONE
     data, buffers = dump_stream(obj, what)
     if not buffers and len(data) <= LARGE:
         return Value(data)
-    return pack(data, buffers, segments, spill=spill, in_place=in_place)
+    return pack(data, buffers, segments, in_place)
 
 
 def pack(
-    data: bytes,
-    buffers: Sequence[pickle.PickleBuffer],
-    segments: Segments,
-    *,
-    spill: bool = False,
-    in_place: InPlace | None = None,
+    data: bytes, buffers: Sequence[pickle.PickleBuffer], segments: Segments, in_place: InPlace | None = None
 ) -> Value:
     """Put what is large into one segment; what already lies in a segment changed in place stays there."""
     parts: list[bytes | Piece | None] = []
@@ -94,7 +92,7 @@ def pack(
         if adopted is None:
             large.append(part)
     if large:
-        stored = iter(segments.write(large, spill=spill))
+        stored = iter(segments.write(large))
         parts = [next(stored) if part is None else part for part in parts]
     first, *rest = parts
     return Value(first, rest)  # type: ignore[arg-type]
@@ -124,31 +122,31 @@ def load(
     in_place: InPlace | None = None,
     *,
     slots: bool = False,
+    writable: int | None = None,
 ) -> Any:
     """Turn a value back into an object.
 
     With ``Access.READ`` its buffers are read-only, whether inline or mapped, so that a task meets the same rule for
-    small and large arrays. With ``COPY`` and ``IN_PLACE`` they can be written. ``slots`` says that the object may
-    refer to slots of the call being unpacked.
+    small and large arrays. With ``COPY`` and ``IN_PLACE`` they can be written, or only the first ``writable`` of them.
+    ``slots`` says that the object may refer to slots of the call being unpacked.
     """
     if not value.buffers and type(value.data) is bytes and not slots:
         return pickle.loads(value.data)
-    mapped: dict[SegmentId, memoryview] = {}
-    for piece in value.pieces():
-        if piece.segment not in mapped:
-            mapping = segments.map(piece.segment, spilled=piece.spilled, access=access)
-            mapped[piece.segment] = memoryview(mapping)
-            if access is Access.IN_PLACE and in_place is not None:
-                in_place[piece.segment] = (piece.spilled, _address(mapping), len(mapping))
-    writable = access is not Access.READ
+    mapped: dict[tuple[SegmentId, Access], memoryview] = {}
 
-    def content(part: bytes | Piece) -> bytes | bytearray | memoryview:
+    def content(part: bytes | Piece, access: Access) -> bytes | bytearray | memoryview:
         if type(part) is Piece:
-            return mapped[part.segment][part.offset : part.offset + part.size]
+            key = (part.segment, access)
+            if key not in mapped:
+                mapping = segments.map(part.segment, spilled=part.spilled, access=access)
+                mapped[key] = memoryview(mapping)
+                if access is Access.IN_PLACE and in_place is not None:
+                    in_place[part.segment] = (part.spilled, _address(mapping), len(mapping))
+            return mapped[key][part.offset : part.offset + part.size]
         assert type(part) is bytes
-        return bytearray(part) if writable else part
+        return part if access is Access.READ else bytearray(part)
 
-    buffers = [content(part) for part in value.buffers]
-    if slots:
-        return load_with_slots(content(value.data), buffers)
-    return pickle.loads(content(value.data), buffers=buffers)
+    changeable = len(value.buffers) if writable is None else writable
+    buffers = [content(part, access if i < changeable else Access.READ) for i, part in enumerate(value.buffers)]
+    data = content(value.data, Access.READ)
+    return load_with_slots(data, buffers) if slots else pickle.loads(data, buffers=buffers)

@@ -18,6 +18,7 @@ from penstock.model.tasks import Failure
 
 __all__ = [
     "ElementFailed",
+    "FailedElement",
     "PathRef",
     "SlotRef",
     "Slots",
@@ -71,10 +72,17 @@ def path_slot(index: int) -> Path:
 
 def element(index: int, position: int) -> Any:
     """One result of the piece of a map that lies in a slot."""
-    results, failures = slot(index)
-    if position in failures:
-        raise ElementFailed(failures[position])
-    return results[position]
+    value = slot(index)[position]
+    if isinstance(value, FailedElement):
+        raise ElementFailed(value.failure)
+    return value
+
+
+class FailedElement:
+    """Stands among the results of a piece of a map for a call that failed."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
 
 
 class ElementFailed(Exception):
@@ -109,9 +117,14 @@ class PathRef(SlotRef):
 def dump_with_slots(
     find: Callable[[Any], int | None], *, by_value: bool
 ) -> Callable[[object, list[pickle.PickleBuffer]], bytes]:
-    """A pickling function that puts slot references wherever ``find`` knows an object, however deep."""
+    """A pickling function that puts slot references wherever ``find`` knows an object, however deep.
+
+    The object to be pickled is itself written out, even where ``find`` knows it: it is what some slot holds.
+    """
 
     def dump(obj: object, buffers: list[pickle.PickleBuffer]) -> bytes:
+        outermost = True
+
         base: type[pickle.Pickler] = pickle.Pickler
         if by_value:
             import cloudpickle
@@ -119,8 +132,12 @@ def dump_with_slots(
             base = cloudpickle.Pickler
 
         class Pickler(base):  # type: ignore[misc, valid-type]
-            def persistent_id(self, obj: Any) -> int | None:
-                return find(obj)
+            def persistent_id(self, part: Any) -> int | None:
+                nonlocal outermost
+                if outermost:
+                    outermost = False
+                    return None
+                return find(part)
 
         file = io.BytesIO()
         Pickler(file, 5, buffer_callback=buffers.append).dump(obj)

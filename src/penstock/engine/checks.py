@@ -31,15 +31,15 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
         _check_lane(state, lane)
     _check_lane_sets(state, set(lanes))
     _check_holders(state)
+    uses = Counter(number for task in state.tasks.values() for number in task.call.reads)
+    for number in uses:
+        _require(number in state.versions, f"version {number} is read by an unfinished task, but is forgotten")
     for task in state.tasks.values():
         _check_task(state, task)
     ready = sum(task.state is TaskState.READY for task in state.tasks.values())
     _require(ready == len(state.ready), f"{ready} tasks are READY, but {len(state.ready)} are in the ready set")
-    uses = Counter(number for task in state.tasks.values() for number in task.call.reads)
     for version in state.versions.values():
         _check_version(state, version, uses[version.version])
-    for number in uses:
-        _require(number in state.versions, f"version {number} is read by an unfinished task, but is forgotten")
     for file in state.files:
         _check_chain(state, file)
     _check_segments(state, program_segments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from penstock.engine.failures import finish_without_outputs, unchanged
-from penstock.engine.ledger import Lane, NodeRecord, can_ever_fit
+from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import hold_segments, release_segments, segments_of
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
@@ -17,7 +17,6 @@ from penstock.engine.state import State, TaskRecord, VersionRecord
 from penstock.model.commands import Discard
 from penstock.model.data import Slot, TaskId, Value
 from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, WorkerLost
-from penstock.model.resources import Requirements
 from penstock.model.tasks import Failure, FailureKind, TaskState
 
 __all__ = ["attempt_failed", "attempts_recalled", "finished", "node_lost", "output_ready", "worker_lost"]
@@ -167,10 +166,11 @@ def attempts_recalled(state: State, event: Recalled) -> None:
 
 def _take_back(state: State, lane: Lane, tasks: tuple[TaskId, ...]) -> None:
     for task in take_back(state, lane, tasks):
-        if task.doom is not None:
-            finish_without_outputs(state, task, task.doom)
+        doom, task.doom = task.doom, None
+        if doom is not None and doom.kind is FailureKind.CANCELLED:
+            finish_without_outputs(state, task, doom)
         else:
-            make_ready(state, task)
+            make_ready(state, task)  # also if its time was up: it had none, since it never started
 
 
 def worker_lost(state: State, event: WorkerLost) -> None:
@@ -220,14 +220,8 @@ def node_lost(state: State, event: NodeLost) -> None:
 def _node_gone(state: State, node: NodeRecord, why: str) -> None:
     """Do without a node on which nothing runs: what fits nowhere else fails."""
     state.ledger.leave(node.name)
-    others = [record.node for record in state.ledger.nodes.values()]
-    possible: dict[Requirements, bool] = {}
     for task in list(state.tasks.values()):
-        if task.state not in (TaskState.WAITING, TaskState.READY):
-            continue
-        need = task.requirements
-        if need not in possible:
-            possible[need] = any(can_ever_fit(other, need) for other in others)
-        if not possible[need]:
+        # One that an earlier one took along has left by now.
+        if task.state in (TaskState.WAITING, TaskState.READY) and not state.ledger.is_possible(task.requirements):
             message = f"no node is left that could run it: {why}"
             finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, message))

@@ -89,6 +89,9 @@ class Ledger:
         self.nodes: dict[str, NodeRecord] = {}
         #: nodes that ever joined
         self.joined = 0
+        #: a node was lost: what was possible before may not be any more
+        self.shrunk = False
+        self._possible: dict[Requirements, bool] = {}
         #: nodes where something could start
         self.open: dict[NodeRecord, None] = {}
         #: holder → the node it holds tokens of
@@ -100,6 +103,7 @@ class Ledger:
             raise InternalError(f"node {node.name!r} joined twice")
         record = self.nodes[node.name] = NodeRecord(node, self.joined)
         self.joined += 1
+        self._possible.clear()
         self._note_capacity(record)
         return record
 
@@ -107,7 +111,16 @@ class Ledger:
         """Remove a node; its holders must have given back before."""
         record = self.nodes.pop(name)
         self.open.pop(record, None)
+        self.shrunk = True
+        self._possible.clear()
         return record
+
+    def is_possible(self, need: Requirements) -> bool:
+        """Whether some node, if it were empty, could run an attempt with these requirements."""
+        known = self._possible.get(need)
+        if known is None:
+            known = self._possible[need] = any(can_ever_fit(record.node, need) for record in self.nodes.values())
+        return known
 
     def take(self, task: TaskRecord, node: NodeRecord) -> Lane:
         """Give an attempt its tokens and an idle lane."""

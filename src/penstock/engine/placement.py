@@ -40,6 +40,9 @@ DEEPEST = 128
 #: a head that has run this long is not short: what is behind it is taken back
 STALL = 0.020
 
+#: hungry lanes looked at in one go for which no task is alike; the others' turn comes with later events
+_PATIENCE = 4
+
 #: answers to a failure for which the input must still exist
 _KEEPS_INPUT = frozenset({OnFailure.RETRY, OnFailure.IGNORE})
 
@@ -88,10 +91,13 @@ def dispatch(state: State) -> None:
 def _send_ahead(state: State) -> None:
     """Fill lanes that run short tasks, in turn, each with its fair share of what is ready."""
     hungry = state.hungry
-    while hungry and (waiting := len(state.ready)):
+    in_vain = 0
+    while hungry and in_vain < _PATIENCE and (waiting := len(state.ready)):
         lane = next(iter(hungry))
-        if _fill(state, lane, 1 + waiting // len(hungry)):
+        length = len(lane.queue)
+        if _fill(state, lane, -(-waiting // len(hungry))):
             hungry.move_to_end(lane)
+            in_vain += len(lane.queue) == length
         else:
             del hungry[lane]
         if len(lane.queue) > 1:
@@ -99,16 +105,19 @@ def _send_ahead(state: State) -> None:
 
 
 def _fill(state: State, lane: Lane, share: int) -> bool:
-    """Send up to ``share`` more tasks to a lane; whether it took them all and might take more."""
-    head = lane.queue[0]
-    room = _depth(state, head) - len(lane.queue)
+    """Send up to ``share`` more tasks to a lane; whether it could take more still."""
+    queue = lane.queue
+    head = queue[0]
+    room = _depth(state, head) - len(queue)
     ready = state.ready
     for _ in range(min(share, room)):
         task = ready.next_alike(lane.node, head.requirements)
-        # A task may be longer than the head: what is on the lane must not be too much for it either.
-        if task is None or len(lane.queue) >= _depth(state, task):  # type: ignore[arg-type]
-            return False
+        if task is None:
+            return True
         assert isinstance(task, TaskRecord)
+        # A task may be longer than the head: what is on the lane must not be too much for it either.
+        if len(queue) >= _depth(state, task):
+            return False
         ready.remove(task)
         state.move(task, TaskState.QUEUED)
         _launch(state, task, lane)

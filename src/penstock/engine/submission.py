@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish_without_outputs
-from penstock.engine.ledger import can_ever_fit
 from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments, segments_of
 from penstock.engine.outcomes import release_successors, settle
 from penstock.engine.placement import kill, make_ready, recall
@@ -39,6 +38,9 @@ def submit(state: State, event: Submitted) -> None:
         hold_segments(state, call.segments)
     if blocker is not None:
         fail_for_want_of(state, task, blocker)
+    elif state.ledger.shrunk and not state.ledger.is_possible(task.requirements):
+        # Whoever asked before the first call of this function was told otherwise.
+        finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, "no node is left that could run it"))
     elif not task.missing:
         make_ready(state, task)
 
@@ -109,9 +111,9 @@ def cancel(state: State, event: CancelRequested) -> None:
 
 def ensure_possible(state: State, name: str, need: Requirements) -> None:
     """Refuse requirements that no node of this run can ever meet, naming the most that there is."""
-    nodes = [record.node for record in state.ledger.nodes.values()]
-    if not state.ledger.joined or any(can_ever_fit(node, need) for node in nodes):
+    if not state.ledger.joined or state.ledger.is_possible(need):
         return
+    nodes = [record.node for record in state.ledger.nodes.values()]
     if not nodes:
         raise ConstraintError(f"task {name} cannot run: no node is left. Start again, or add a node.")
     largest = max(nodes, key=lambda node: (node.cpus, node.memory))

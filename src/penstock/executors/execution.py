@@ -12,6 +12,7 @@ import reprlib
 import shutil
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock.data.segments import Access, Segments
-from penstock.data.serializer import NONE, InPlace, dump, load
-from penstock.data.slots import ElementFailed, Slots, current
-from penstock.errors import PenstockError, SerializationError
+from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
+from penstock.data.slots import ElementFailed, FailedElement, Slots, current
+from penstock.errors import ReturnsMismatch, SerializationError, TaskError
+from penstock.executors.nested import raise_unlooked
 from penstock.executors.strict import InputWatch
 from penstock.executors.tracebacks import describe
 from penstock.executors.wire import Define, Done, Error, Run
 from penstock.model.data import FileRef, Slot, Value
-from penstock.model.tasks import Failure, FailureKind, Output
+from penstock.model.tasks import Failure, FailureKind, Output, Steps
 
-__all__ = ["Function", "carry_out", "define", "inside_task"]
+__all__ = ["Function", "carry_out", "define", "inside_task", "private_folder"]
 
 
 class _Depth(threading.local):
@@ -48,10 +50,17 @@ def inside_task() -> bool:
 class Function:
     """A function as this process knows it."""
 
-    def __init__(self, body: Callable[..., Any], name: str, returns: int) -> None:
+    def __init__(self, body: Callable[..., Any], name: str, returns: int, parameters: list[str]) -> None:
         self.body = body
         self.name = name
         self.returns = returns
+        self._parameters = parameters
+
+    def parameter(self, place: object) -> str:
+        """The name of an argument, for messages."""
+        if isinstance(place, int) and place < len(self._parameters):
+            return repr(self._parameters[place])
+        return repr(place)
 
 
 def define(message: Define, segments: Segments) -> Function:
@@ -67,7 +76,7 @@ def define(message: Define, segments: Segments) -> Function:
                 f"{type(reason).__name__}: {reason}"
             ) from reason
 
-    return Function(body, message.name, message.returns)
+    return Function(body, message.name, message.returns, message.parameters)
 
 
 def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool) -> Done | Error:
@@ -78,12 +87,14 @@ def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool)
     files: list[tuple[Output, str]] = []
     try:
         if run.items >= 0:
-            outputs: list[Slot | None] = [_carry_out_items(run, function, segments)]
+            outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
         elif run.slots or run.outputs or strict:
             outputs = _carry_out_call(run, function, segments, files, strict=strict)
         else:
             args, kwargs = load(run.args, segments)
-            outputs = _returned(function.body(*args, **kwargs), function, segments, spill=run.spill)
+            result = function.body(*args, **kwargs)
+            raise_unlooked()
+            outputs = _returned(result, function, segments)
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         failure = replace(_failure(error, function), arguments=_arguments(run, segments))
@@ -101,7 +112,7 @@ def _arguments(run: Run, segments: Segments) -> str:
         loaded = load(run.args, segments, slots=bool(run.slots))
         if run.items >= 0:
             return ""
-        args, kwargs = loaded
+        *_, args, kwargs = loaded
         return ", ".join([*map(reprlib.repr, args), *(f"{name}={reprlib.repr(kwargs[name])}" for name in kwargs)])
     except Exception:
         return ""
@@ -124,31 +135,34 @@ def _carry_out_call(
 ) -> list[Slot | None]:
     in_place: InPlace = {}
     current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, in_place))
-    args, kwargs = load(run.args, segments, slots=True)
+    access = Access.IN_PLACE if run.args_in_place else Access.COPY
+    *_, args, kwargs = load(run.args, segments, access, in_place, slots=True, writable=run.writable_buffers)
     arguments: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
     for output in run.outputs:
         if output.file is not None:
-            _place_file(run, output, arguments, files)
+            _place_file(run, output, arguments, files, segments)
     args = tuple(arguments[i] for i in range(len(args)))
     kwargs = {name: arguments[name] for name in kwargs}
     shapes = [_container_length(arguments, output) for output in run.outputs]
     watch = InputWatch(function.name, function.body, args, kwargs, run.outputs) if strict else None
     result = function.body(*args, **kwargs)
+    raise_unlooked()
     if watch is not None:
         watch.compare()
-    outputs = _returned(result, function, segments, spill=run.spill)
+    outputs = _returned(result, function, segments)
     for output, shape in zip(run.outputs, shapes, strict=True):
         if output.file is not None:
-            outputs.append(_finish_file(run, output, files, function))
+            outputs.append(_finish_file(run, output, files, function, segments))
             continue
         if _container_length(arguments, output) != shape:
-            raise PenstockError(
-                f"task {function.name} changed the length of its collection argument {output.path[0]!r} from {shape} "
-                f"to {_container_length(arguments, output)}; a collection's elements may change, its length may not"
+            raise TaskError(
+                f"task {function.name} changed the length of its collection argument "
+                f"{function.parameter(output.path[0])} from {shape} to "
+                f"{_container_length(arguments, output)}; a collection's elements may change, its length may not"
             )
         updated = _at(arguments, output.path)
-        what = f"argument {output.path[0]!r} of task {function.name}, after the task,"
-        outputs.append(dump(updated, segments, what, spill=run.spill, in_place=in_place))
+        what = f"argument {function.parameter(output.path[0])} of task {function.name}, after the task,"
+        outputs.append(dump(updated, segments, what, in_place))
     return outputs
 
 
@@ -162,10 +176,10 @@ def _fill(run: Run, index: int, segments: Segments, in_place: InPlace) -> Any:
     return load(content, segments, Access.COPY if index in run.writable else Access.READ, slots=True)
 
 
-def _at(arguments: dict[int | str, Any], path: tuple[int | str, ...]) -> Any:
-    found: Any = arguments
-    for step in path:
-        found = found[step]
+def _at(arguments: dict[int | str, Any], path: Steps) -> Any:
+    found: Any = arguments[path[0]]  # type: ignore[index]
+    for step in path[1:]:
+        found = list(found.values())[step] if isinstance(found, dict) else found[step]  # type: ignore[index]
     return found
 
 
@@ -174,32 +188,36 @@ def _container_length(arguments: dict[int | str, Any], output: Output) -> int:
     return len(_at(arguments, output.path[:-1])) if len(output.path) > 1 else 0
 
 
-def _returned(result: Any, function: Function, segments: Segments, *, spill: bool) -> list[Slot | None]:
+def _returned(result: Any, function: Function, segments: Segments) -> list[Slot | None]:
     """The return value as one value per declared return."""
     if result is None and function.returns <= 1:
         return [NONE]
     what = f"the value that task {function.name} returned"
     if function.returns in (-1, 1):
-        return [dump(result, segments, what, spill=spill)]
+        return [dump(result, segments, what)]
     if function.returns == 0:
-        raise _Mismatch(f"task {function.name} declares returns=0 but returned a {type(result).__name__}")
+        raise _Mismatch(f"task {function.name} declares returns=0 but returned a value of type {type(result).__name__}")
     if not isinstance(result, tuple | list):
         raise _Mismatch(
-            f"task {function.name} declares returns={function.returns} but returned one {type(result).__name__}"
+            f"task {function.name} declares returns={function.returns} "
+            f"but returned one value of type {type(result).__name__}"
         )
     if len(result) != function.returns:
         raise _Mismatch(f"task {function.name} declares returns={function.returns} but returned {len(result)} values")
-    return [dump(part, segments, what, spill=spill) for part in result]
+    return [dump(part, segments, what) for part in result]
 
 
-class _Mismatch(PenstockError):
+class _Mismatch(ReturnsMismatch):
     """Told apart by ``describe`` through its name; see tracebacks.py."""
 
     failure_kind = FailureKind.RETURNS
 
 
-def _carry_out_items(run: Run, function: Function, segments: Segments) -> Value:
-    """A piece of a map: call the function on each item, keep going past those that fail."""
+def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[Value, Value]:
+    """A piece of a map: call the function on each item, keep going past those that fail.
+
+    Gives the results, with a mark where one failed, and the failures by position.
+    """
     results: list[Any] = []
     failures: dict[int, Failure] = {}
     body = function.body
@@ -208,29 +226,45 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> Value:
         try:
             results.append(body(*loads(item)))
         except Exception as error:
-            results.append(None)
             failures[position] = describe(error, function.name)
+            results.append(FailedElement(failures[position]))
     what = f"a value that task {function.name} returned"
     try:
-        return dump((results, failures), segments, what, spill=run.spill)
+        packed = dump(results, segments, what)
     except SerializationError:
         for position, result in enumerate(results):
             try:
-                dump(result, segments, what, spill=run.spill)
+                dump_stream(result, what)
             except SerializationError as error:
-                results[position] = None
                 failures[position] = describe(error, function.name)
-        return dump((results, failures), segments, what, spill=run.spill)
+                results[position] = FailedElement(failures[position])
+        packed = dump(results, segments, what)
+    return packed, dump(failures, segments, "failures") if failures else NONE
 
 
-def _place_file(run: Run, output: Output, arguments: dict[int | str, Any], files: list[tuple[Output, str]]) -> None:
+def private_folder(segments: Segments, file: str, task: int, attempt: int = 0) -> str:
+    """Where an attempt writes a file, or (without one) where the finished file waits for its name.
+
+    Beside the file itself, because only there a rename puts it in place; known to the driver, which removes what an
+    attempt that died has left.
+    """
+    folder, name = os.path.split(file)
+    run = os.path.basename(segments.memory_dir)
+    return os.path.join(folder, f".{run}-{task}-{attempt}-{zlib.crc32(name.encode(errors='surrogateescape')):x}")
+
+
+def _place_file(
+    run: Run, output: Output, arguments: dict[int | str, Any], files: list[tuple[Output, str]], segments: Segments
+) -> None:
     """Give the task a private path to write to, with the name it asked for; it becomes the file by a rename."""
     assert output.file is not None
-    given = arguments[output.path[0]]
+    place = output.path[0]
+    assert not isinstance(place, tuple)
+    given = arguments[place]
     if output.update and output.slot in run.in_place and os.fspath(given) == output.file:
         return
     folder, name = os.path.split(output.file)
-    private = os.path.join(folder, f".penstock-{os.getpid()}-{run.task}-{run.attempt}-{len(files)}")
+    private = private_folder(segments, output.file, run.task, run.attempt)
     try:
         os.mkdir(private)
     except OSError as error:
@@ -239,23 +273,25 @@ def _place_file(run: Run, output: Output, arguments: dict[int | str, Any], files
     files.append((output, path))
     if output.update:
         shutil.copy2(os.fspath(given), path)
-    arguments[output.path[0]] = type(given)(path) if isinstance(given, Path) else path
+    arguments[place] = type(given)(path) if isinstance(given, Path) else path
 
 
-def _finish_file(run: Run, output: Output, files: list[tuple[Output, str]], function: Function) -> FileRef:
+def _finish_file(
+    run: Run, output: Output, files: list[tuple[Output, str]], function: Function, segments: Segments
+) -> FileRef:
     assert output.file is not None
     path = next((path for placed, path in files if placed is output), None)
     if path is None:
         return FileRef(output.file)
     if not os.path.exists(path):
-        raise PenstockError(
-            f"task {function.name} declares argument {output.path[0]!r} as a file that it writes, "
+        raise TaskError(
+            f"task {function.name} declares argument {function.parameter(output.path[0])} as a file that it writes, "
             f"but did not create {output.file}"
         )
     if run.publish:
         os.replace(path, output.file)
         return FileRef(output.file)
-    waiting = os.path.join(os.path.dirname(output.file), f".penstock-v{os.getpid()}-{run.task}-{len(files)}")
+    waiting = private_folder(segments, output.file, run.task)
     os.mkdir(waiting)
     moved = os.path.join(waiting, os.path.basename(path))
     os.replace(path, moved)

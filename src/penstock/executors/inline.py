@@ -23,7 +23,6 @@ class InlineExecutor:
         self.name = name
         self._segments = segments
         self._strict = strict
-        self.spill = False
         self.functions: dict[int, Define] = {}
         self._defined: dict[int, Function] = {}
         self._launched: deque[Launch] = deque()
@@ -61,8 +60,9 @@ class InlineExecutor:
             command.in_place,
             call.outputs,
             command.publish,
-            self.spill,
             call.items,
+            call.writable_buffers,
+            command.args_in_place,
         )
         message = carry_out(run, function, self._segments, strict=self._strict)
         if isinstance(message, Done):

@@ -1,8 +1,11 @@
 """The node executor: one machine's worker processes, carrying out the engine's commands and reporting events.
 
-    Launch, Recall, Kill ──▶ NodeExecutor ──▶ worker's task socket      (one packet per message)
-    Finished, Failed    ◀── collect()     ◀── worker's result socket   (stream of frames)
-    WorkerLost          ◀──               ◀── fork server's notices
+    Launch, Recall, Kill ──▶ NodeExecutor ──▶ worker: claims and messages
+    Finished, Failed    ◀── collect()     ◀── worker: messages
+    WorkerLost          ◀──               ◀── fork server: notices
+
+The first attempt for an idle worker leaves at once. Those behind it are written together, when there are some or when
+the worker has answered: by then it has work to do, and a system call per task is the larger part of a task's cost.
 
 Used by one thread at a time: the driver holds its lock around every call but ``poll``. The I/O pool and the MPI
 launcher will stand beside the compute pool here.
@@ -21,16 +24,18 @@ from penstock.data.segments import Segments
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
-from penstock.executors.wire import Define, Done, Down, Error, Parcel, Run, decode_down, encode
-from penstock.executors.worker import PACKET, SETUP, Setup
+from penstock.executors.wire import Define, Done, Error, Ready, Run
+from penstock.executors.worker import SETUP, Setup
 from penstock.model.commands import Launch
-from penstock.model.events import Event, Failed, Finished, Recalled, WorkerLost
+from penstock.model.events import Event, Failed, Finished, NodeLost, Recalled, WorkerLost
 
 __all__ = ["NodeExecutor"]
 
-#: a lane whose processes die this often in a row without a result is closed
+#: a lane whose processes die this often in a row before they take tasks is closed
 _STILLBORN = 3
 _RECEIVE = 1 << 20
+#: attempts behind another that are written together
+_TOGETHER = 16
 
 Observer = Callable[[str, int, int, int], None]
 
@@ -55,8 +60,6 @@ class NodeExecutor:
         self._cleanup = cleanup
         #: told of worker processes: "started" or "died", lane, pid, status
         self._observe = observe
-        #: results go to disk because the store is full
-        self.spill = False
         #: code of every function that may be launched
         self.functions: dict[int, Define] = {}
         self._setup = msgspec.json.encode(Setup(segments.memory_dir, segments.spill_dir, strict)).decode()
@@ -64,11 +67,15 @@ class NodeExecutor:
         self._workers: dict[int, Worker] = {}
         self._by_descriptor: dict[int, Worker] = {}
         self._made = 0
+        #: workers with attempts that wait to be written together
+        self._unflushed: dict[Worker, None] = {}
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
         self._relay = OutputRelay()
         self._oom_kills = _oom_kills()
+        #: fork servers lost in a row without a worker that took tasks
+        self._servers_lost = 0
         self._start_forkserver()
         for seat in self._seats:
             self._worker_for(seat, 1)
@@ -89,10 +96,8 @@ class NodeExecutor:
             worker = self._worker_for(seat, spec.requirements.cpus)
         seat.active = worker
         if spec.function not in worker.defined:
-            worker.defined.add(spec.function)
-            self._send(worker, self.functions[spec.function])
-        self._send(
-            worker,
+            worker.define(self.functions[spec.function])
+        waiting = worker.put(
             Run(
                 command.task,
                 command.attempt,
@@ -103,15 +108,23 @@ class NodeExecutor:
                 command.in_place,
                 call.outputs,
                 command.publish,
-                self.spill,
                 call.items,
-            ),
+                call.writable_buffers,
+                command.args_in_place,
+            )
         )
+        if worker.busy and waiting < _TOGETHER:
+            self._unflushed[worker] = None
+        else:
+            self._flush(worker)
+        worker.busy += 1
 
     def recall(self, lane: int) -> Recalled:
         """Take back what the lane has not started."""
         worker = self._seats[lane].active
-        tasks = self._take_back(worker) if worker is not None else ()
+        tasks = worker.take_back() if worker is not None else ()
+        if worker is not None:
+            worker.busy -= len(tasks)
         return Recalled(self.name, lane, tasks)
 
     def kill(self, lane: int) -> None:
@@ -119,6 +132,16 @@ class NodeExecutor:
         worker = self._seats[lane].active
         if worker is not None:
             self._forkserver.kill(worker.number)
+
+    def flush(self) -> None:
+        """Send everything that waits for company."""
+        while self._unflushed:
+            self._flush(self._unflushed.popitem()[0])
+
+    def _flush(self, worker: Worker) -> None:
+        self._unflushed.pop(worker, None)
+        if not worker.flush():
+            self._epoll.modify(worker.messages, select.EPOLLIN | select.EPOLLOUT)
 
     def wake(self) -> None:
         """Make a ``poll`` in another thread return."""
@@ -136,10 +159,9 @@ class NodeExecutor:
         for descriptor, mask in ready:
             worker = self._by_descriptor.get(descriptor)
             if worker is not None:
-                if mask & select.EPOLLOUT and worker.send_waiting():
-                    self._epoll.modify(worker.tasks, 0)
-                if descriptor == worker.results.fileno():
-                    self._receive(worker, events)
+                if mask & select.EPOLLOUT and worker.flush():
+                    self._epoll.modify(worker.messages, select.EPOLLIN)
+                self._receive(worker, events)
             elif descriptor == self._wake:
                 try:
                     os.eventfd_read(self._wake)
@@ -150,23 +172,42 @@ class NodeExecutor:
         return events
 
     def _receive(self, worker: Worker, events: list[Event]) -> None:
+        if worker in self._unflushed:
+            self._flush(worker)
         while True:
             try:
-                data = worker.results.recv(_RECEIVE)
+                data = worker.messages.recv(_RECEIVE)
             except BlockingIOError:
                 return
             except ConnectionError:
                 data = b""
             if not data:
                 # Its end is told by the fork server; until then this descriptor would only keep poll() awake.
-                if self._by_descriptor.pop(worker.results.fileno(), None) is not None:
-                    self._epoll.unregister(worker.results)
+                self._deafen(worker)
                 return
-            for message in worker.frames.feed(data):
-                worker.delivered += 1
-                events.append(self._event(worker, message))
+            try:
+                self._read(worker, data, events)
+            except msgspec.DecodeError:
+                # A task wrote to descriptors that are not its own: nothing this process says can be believed.
+                self._deafen(worker)
+                self._forkserver.kill(worker.number)
+                return
             if len(data) < _RECEIVE:
                 return
+
+    def _read(self, worker: Worker, data: bytes, events: list[Event]) -> None:
+        for message in worker.frames.feed(data):
+            if isinstance(message, Ready):
+                worker.ready = True
+                self._servers_lost = 0
+                continue
+            worker.busy -= 1
+            events.append(self._event(worker, message))
+
+    def _deafen(self, worker: Worker) -> None:
+        """Listen to a worker no more."""
+        if self._by_descriptor.pop(worker.messages.fileno(), None) is not None:
+            self._epoll.unregister(worker.messages)
 
     def _event(self, worker: Worker, message: Done | Error) -> Event:
         if isinstance(message, Done):
@@ -175,43 +216,51 @@ class NodeExecutor:
         return Failed(message.task, message.attempt, failure, message.seconds)
 
     def _hear(self, events: list[Event]) -> None:
-        for notice in self._forkserver.notices():
-            if type(notice) is Spawned:
+        notices = self._forkserver.notices()
+        for notice in notices:
+            if isinstance(notice, ServerLost):
+                self._replace_forkserver(events)  # first, so that what is buried below is replaced by the new one
+        for notice in notices:
+            if isinstance(notice, Spawned):
                 worker = self._workers.get(notice.worker_id)
                 if worker is not None:
                     worker.pid = notice.pid
                     self._observe("started", worker.seat.lane, notice.pid, 0)
-            elif type(notice) is Exited:
+            elif isinstance(notice, Exited):
                 worker = self._workers.pop(notice.worker_id, None)
                 if worker is not None:
                     self._bury(worker, notice.status, events)
-            elif type(notice) is ServerLost:
-                self._epoll.unregister(self._forkserver.fileno())
-                self._forkserver.close(remove=False)
-                self._start_forkserver()
-                for seat in self._seats:
-                    self._worker_for(seat, 1)
+
+    def _replace_forkserver(self, events: list[Event]) -> None:
+        self._epoll.unregister(self._forkserver.fileno())
+        self._forkserver.close(remove=False)
+        self._servers_lost += 1
+        if self._servers_lost > _STILLBORN:
+            events.append(NodeLost(self.name))
+        else:
+            self._start_forkserver()
 
     def _bury(self, worker: Worker, status: int, events: list[Event]) -> None:
         """A process ended: read its last results, take back what it had not started, put another in its place."""
-        self._receive(worker, events)
+        if worker.messages.fileno() in self._by_descriptor:
+            self._receive(worker, events)
         seat = worker.seat
         del seat.workers[worker.units]
-        tasks = self._take_back(worker)
+        self._unflushed.pop(worker, None)
+        tasks = worker.take_back()
         reason = self._reason(status)
         self._observe("died", seat.lane, worker.pid, status)
-        for end in (worker.results, worker.tasks):
-            if self._by_descriptor.pop(end.fileno(), None) is not None:
-                self._epoll.unregister(end)
+        self._deafen(worker)
         worker.close()
         was_active = seat.active is worker
         if was_active:
             seat.active = None
             events.append(Recalled(self.name, seat.lane, tasks))
-        seat.stillborn = 0 if worker.delivered else seat.stillborn + 1
-        replaced = seat.stillborn < _STILLBORN
+        seat.stillborn = 0 if worker.ready else seat.stillborn + 1
+        replaced = seat.stillborn < _STILLBORN and self._servers_lost <= _STILLBORN
         if was_active:
-            events.append(WorkerLost(self.name, seat.lane, reason, replaced, self._relay.tail(worker.number)))
+            output = self._relay.tail(worker.number)
+            events.append(WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number))
         if replaced and not seat.workers:
             self._worker_for(seat, worker.units)
 
@@ -224,41 +273,16 @@ class NodeExecutor:
         self._made += 1
         worker = seat.workers[units] = Worker(self._made, seat, units)
         self._workers[worker.number] = worker
-        self._by_descriptor[worker.results.fileno()] = worker
-        self._by_descriptor[worker.tasks.fileno()] = worker
-        self._epoll.register(worker.results, select.EPOLLIN)
-        self._epoll.register(worker.tasks, 0)
+        self._by_descriptor[worker.messages.fileno()] = worker
+        self._epoll.register(worker.messages, select.EPOLLIN)
         cpus = self._cpus[seat.lane] if units == 1 else ()
         worker.start(self._forkserver, self._relay, cpus, {SETUP: self._setup, **thread_limits(units)})
         return worker
 
-    def _send(self, worker: Worker, message: Down) -> None:
-        packet = encode(message)
-        if len(packet) > PACKET:
-            [piece] = self._segments.write([packet], spill=False)
-            packet = encode(Parcel(piece))
-        if not worker.send(packet):
-            self._epoll.modify(worker.tasks, select.EPOLLOUT)
-
-    def _take_back(self, worker: Worker) -> tuple[int, ...]:
-        tasks = []
-        for packet in worker.take_back():
-            message = decode_down(packet)
-            if type(message) is Parcel:
-                piece = message.content
-                with open(self._segments.path(piece.segment, spilled=piece.spilled), "rb") as file:
-                    message = decode_down(file.read())
-                self._segments.remove(piece.segment)
-            if type(message) is Run:
-                tasks.append(message.task)
-            elif type(message) is Define:
-                worker.defined.discard(message.function)
-        return tuple(tasks)
-
     def _reason(self, status: int) -> str:
         if status >= 0:
             return f"its worker process exited with status {status} in the middle of it"
-        name = signal.Signals(-status).name
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
         reason = f"its worker process was killed by {name}"
         if -status == signal.SIGKILL:
             kills = _oom_kills()

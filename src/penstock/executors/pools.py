@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections import deque
 
 from penstock.executors.forkserver import ForkServer
 from penstock.executors.output import OutputRelay
-from penstock.executors.wire import Frames
-from penstock.executors.worker import PACKET
+from penstock.executors.wire import Define, Run, claimed, claims, frame, frames_up
 
 __all__ = ["Seat", "Worker", "thread_limits"]
 
@@ -29,8 +27,8 @@ _THREAD_VARIABLES = (
     "RAYON_NUM_THREADS",
 )
 
-#: room for the packets sent ahead to a lane; the kernel grants what its own limit allows
-_BUFFER = 1 << 20
+#: bytes of claims read back at once; a multiple of a claim's size
+_CLAIMS = 1 << 16
 
 
 def thread_limits(units: int) -> dict[str, str]:
@@ -48,66 +46,71 @@ class Worker:
         self.pid = 0
         #: functions whose code it was sent
         self.defined: set[int] = set()
-        #: packets that did not fit into the socket yet
-        self.waiting: deque[bytes] = deque()
-        self.frames = Frames()
-        #: results it delivered in its life
-        self.delivered = 0
-        self.tasks, self._unread = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.results, self._results_far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.tasks.setblocking(False)
-        self.results.setblocking(False)
-        self.tasks.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        #: it has said that it takes tasks
+        self.ready = False
+        #: attempts sent or about to be, and not answered
+        self.busy = 0
+        self.frames = frames_up()
+        self._frames_out: list[bytes] = []
+        self._tasks_out: list[int] = []
+        #: bytes that did not fit into the socket yet
+        self._unsent = b""
+        self._claims, self._unclaimed = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.messages, self._far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.messages.setblocking(False)
 
     def start(self, forkserver: ForkServer, relay: OutputRelay, cpus: tuple[int, ...], environ: dict[str, str]) -> None:
-        """Have the process forked; it finds in its socket whatever is sent meanwhile."""
+        """Have the process forked; it finds in its sockets whatever is sent meanwhile."""
         stdout, stderr = relay.pipes(self.number)
         try:
             forkserver.spawn(
-                self.number, self._unread.fileno(), self._results_far.fileno(), stdout, stderr, cpus, environ
+                self.number, self._unclaimed.fileno(), self._far_end.fileno(), stdout, stderr, cpus, environ
             )
         finally:
-            for descriptor in (stdout, stderr):
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-            self._results_far.close()
+            os.close(stdout)
+            os.close(stderr)
+            self._far_end.close()
 
-    def send(self, packet: bytes) -> bool:
-        """Send a packet; False if it has to wait until the socket has room."""
-        if not self.waiting:
+    def define(self, message: Define) -> None:
+        """Send a function's code, ahead of its first call."""
+        self.defined.add(message.function)
+        self._frames_out.append(frame(message))
+
+    def put(self, run: Run) -> int:
+        """Have an attempt sent with the next ``flush``; says how many wait for it."""
+        self._frames_out.append(frame(run))
+        self._tasks_out.append(run.task)
+        return len(self._tasks_out)
+
+    def flush(self) -> bool:
+        """Send what waits; False if the socket has no room for all of it."""
+        if self._frames_out:
+            self._unsent = b"".join([self._unsent, *self._frames_out])
+            self._frames_out.clear()
+        if self._unsent:
             try:
-                self.tasks.send(packet)
-                return True
+                self._unsent = self._unsent[self.messages.send(self._unsent) :]
             except BlockingIOError:
                 pass
             except ConnectionError:
-                pass  # the process is gone: what waits is taken back when its end is reported
-        self.waiting.append(packet)
-        return False
+                self._unsent = b""  # the process is gone: its tasks are taken back when its end is reported
+        if self._tasks_out:
+            self._claims.sendall(claims(self._tasks_out))
+            self._tasks_out.clear()
+        return not self._unsent
 
-    def send_waiting(self) -> bool:
-        """Send what had to wait; True when nothing waits any more."""
-        while self.waiting:
-            try:
-                self.tasks.send(self.waiting[0])
-            except (BlockingIOError, ConnectionError):
-                return False
-            self.waiting.popleft()
-        return True
-
-    def take_back(self) -> list[bytes]:
-        """All packets that the process has not read: the kernel gives each to it or to us, never to both."""
-        packets = []
+    def take_back(self) -> tuple[int, ...]:
+        """The tasks that the process has not claimed: the kernel gives each to it or to us, never to both."""
+        waiting, self._tasks_out = self._tasks_out, []
+        data = b""
         with contextlib.suppress(BlockingIOError):
-            while packet := self._unread.recv(PACKET, socket.MSG_DONTWAIT):
-                packets.append(packet)
-        packets += self.waiting
-        self.waiting.clear()
-        return packets
+            while more := self._unclaimed.recv(_CLAIMS, socket.MSG_DONTWAIT):
+                data += more
+        return (*claimed(data), *waiting)
 
     def close(self) -> None:
         """Let the channels go."""
-        for end in (self.tasks, self._unread, self.results):
+        for end in (self._claims, self._unclaimed, self.messages):
             end.close()
 
 
@@ -119,5 +122,5 @@ class Seat:
         self.workers: dict[int, Worker] = {}
         #: the one that the lane's attempts were last sent to
         self.active: Worker | None = None
-        #: processes lost in a row without a single result
+        #: processes lost in a row before they took tasks
         self.stillborn = 0

@@ -6,14 +6,14 @@ Each input is pickled before and after the body from the same object, so any dif
 from __future__ import annotations
 
 import inspect
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.data.serializer import dump_stream
 from penstock.errors import ArgumentChanged
 from penstock.model.tasks import FailureKind, Output
 
-__all__ = ["InputWatch"]
+__all__ = ["InputWatch", "picture"]
 
 
 class InputWatch:
@@ -32,12 +32,12 @@ class InputWatch:
         names = _names(body, len(args))
         watched = [(names[i], value) for i, value in enumerate(args) if i not in changing]
         watched += [(name, value) for name, value in kwargs.items() if name not in changing]
-        self._inputs = [(name, value, _picture(value)) for name, value in watched]
+        self._inputs = [(name, value, picture(value)) for name, value in watched]
 
     def compare(self) -> None:
         """Raise for the first input that is no longer what it was."""
         for name, value, before in self._inputs:
-            if before is not None and _picture(value) != before:
+            if before is not None and picture(value) != before:
                 error = ArgumentChanged(
                     f"task {self._task} changed its argument {name!r} ({type(value).__name__}), which it declares IN; "
                     f"declare it {name}=INOUT, or work on a copy"
@@ -56,8 +56,10 @@ def _names(body: Callable[..., Any], count: int) -> list[str]:
     return names[:count] + [f"*{rest}[{i}]" for i in range(count - len(names))]
 
 
-def _picture(value: Any) -> bytes | None:
+def picture(value: Any) -> bytes | None:
+    """What an object looks like now; None if it cannot be said."""
     try:
-        return pickle.dumps(value, 5)
+        data, buffers = dump_stream(value, "it")
     except Exception:
         return None  # it travelled by other means, and cannot be compared
+    return b"".join([data, *(buffer.raw() for buffer in buffers)])

@@ -1,22 +1,39 @@
 """What a node executor and its workers say to each other, and how it becomes bytes.
 
-Down, to a worker, one packet per message on a socket whose receiving end the executor keeps open too: a message that
-the worker has not read can be read back by the executor, and the kernel sees to it that only one of them gets it.
-Up, from a worker, a stream of frames, so that many small results are read at once.
+Two sockets join them. On the first, messages travel both ways as a stream of frames, so that many small ones are
+written and read at once. On the second, the executor writes the number of each task it has sent, and the worker reads
+one number before it starts the next task: its claim. The executor keeps that socket's other end open too and can read
+the numbers back; the kernel gives each number to one of them, so a task is either started or taken back, never both.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from penstock.model.data import Piece, Slot, Value
+from penstock.model.data import Slot, Value
 from penstock.model.tasks import Failure, Output
 
-__all__ = ["Define", "Done", "Down", "Error", "Frames", "Parcel", "Run", "Up", "decode_down", "encode", "frame"]
+__all__ = [
+    "CLAIM",
+    "Define",
+    "Done",
+    "Down",
+    "Error",
+    "Frames",
+    "Ready",
+    "Run",
+    "Up",
+    "claimed",
+    "claims",
+    "frame",
+    "frames_down",
+    "frames_up",
+]
 
 
 class Define(Struct, array_like=True, tag="d"):
@@ -27,6 +44,8 @@ class Define(Struct, array_like=True, tag="d"):
     code: Value
     #: number of values to return: 0 checks that there is none, -1 takes whatever comes as one value
     returns: int
+    #: names of its positional parameters, for messages
+    parameters: list[str] = []
 
 
 class Run(Struct, array_like=True, tag="r"):
@@ -41,15 +60,15 @@ class Run(Struct, array_like=True, tag="r"):
     in_place: tuple[int, ...] = ()
     outputs: tuple[Output, ...] = ()
     publish: bool = True
-    spill: bool = False
     #: -1 for a call; otherwise this is a piece of a map and ``args`` a list of that many pickled items
     items: int = -1
+    #: how many buffers of ``args`` the task may change, and whether in their segment itself
+    writable_buffers: int = 0
+    args_in_place: bool = False
 
 
-class Parcel(Struct, array_like=True, tag="p"):
-    """A message too large for a packet, left in a segment."""
-
-    content: Piece
+class Ready(Struct, array_like=True, tag="y"):
+    """The process has started and takes tasks."""
 
 
 class Done(Struct, array_like=True, tag="o"):
@@ -70,39 +89,71 @@ class Error(Struct, array_like=True, tag="e"):
     seconds: float
 
 
-Down = Define | Run | Parcel
-Up = Done | Error
+Down = Define | Run
+Up = Ready | Done | Error
 
-_encoder = msgspec.msgpack.Encoder()
-encode = _encoder.encode
-decode_down = msgspec.msgpack.Decoder(Down).decode
-_decode_up = msgspec.msgpack.Decoder(Up).decode
-
+_encode = msgspec.msgpack.Encoder().encode
 _length = struct.Struct("<I")
+_claim = struct.Struct("<Q")
+
+#: a longer message is garbage: what is large travels in segments
+_LARGEST = 1 << 30
+
+#: bytes of a claim
+CLAIM = _claim.size
+
+M = TypeVar("M")
 
 
-def frame(message: Up) -> bytes:
-    """A message of the upward stream, with its length in front."""
-    body = _encoder.encode(message)
+def claims(tasks: list[int]) -> bytes:
+    """The numbers of tasks, as the worker claims them."""
+    return struct.pack(f"<{len(tasks)}Q", *tasks)
+
+
+def claimed(data: bytes) -> tuple[int, ...]:
+    """The numbers in what was read from the socket of claims."""
+    return struct.unpack(f"<{len(data) // CLAIM}Q", data)
+
+
+def frame(message: Down | Up) -> bytes:
+    """A message of a stream, with its length in front."""
+    body = _encode(message)
     return _length.pack(len(body)) + body
 
 
-class Frames:
-    """Cuts the upward stream into messages."""
+class Frames(Generic[M]):
+    """Cuts a stream into messages."""
 
-    def __init__(self) -> None:
-        self._rest = b""
+    def __init__(self, decoder: msgspec.msgpack.Decoder[M]) -> None:
+        self._decode = decoder.decode
+        self._rest = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Up]:
+    def feed(self, data: bytes) -> Iterator[M]:
         """The messages completed by these bytes."""
-        if self._rest:
-            data = self._rest + data
-        position, end = 0, len(data)
-        while end - position >= 4:
-            size = _length.unpack_from(data, position)[0]
-            if end - position - 4 < size:
-                break
-            position += 4
-            yield _decode_up(data[position : position + size])
-            position += size
-        self._rest = data[position:]
+        rest = self._rest
+        rest += data
+        position, end = 0, len(rest)
+        view = memoryview(rest)
+        try:
+            while end - position >= 4:
+                size = _length.unpack_from(rest, position)[0]
+                if size > _LARGEST:
+                    raise msgspec.DecodeError(f"a message of {size} bytes")
+                if end - position - 4 < size:
+                    break
+                position += 4
+                yield self._decode(view[position : position + size])
+                position += size
+        finally:
+            view.release()
+            del rest[:position]
+
+
+def frames_down() -> Frames[Down]:
+    """For the worker's end."""
+    return Frames(msgspec.msgpack.Decoder(Down))
+
+
+def frames_up() -> Frames[Up]:
+    """For the executor's end."""
+    return Frames(msgspec.msgpack.Decoder(Up))

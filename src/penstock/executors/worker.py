@@ -1,4 +1,4 @@
-"""What runs inside a worker process: take a task, carry it out, say how it went, take the next.
+"""What runs inside a worker process: claim a task, carry it out, say how it went, claim the next.
 
 Forked from the fork server with everything imported, so its first task starts at once.
 """
@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 
 import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
-from penstock.executors.wire import Define, Down, Parcel, Run, decode_down, frame
+from penstock.executors.wire import CLAIM, Define, Frames, Ready, Run, claimed, frame, frames_down
 
-__all__ = ["PACKET", "SETUP", "Setup", "serve"]
-
-#: largest message that travels as a packet; larger ones are left in a segment
-PACKET = 96 * 1024
+__all__ = ["SETUP", "Setup", "serve"]
 
 #: environment variable that carries a worker's ``Setup``
 SETUP = "PENSTOCK_INTERNAL_SETUP"
 
-#: how often a worker looks for the next task before it goes to sleep: waking up costs more than these looks
+#: how often a worker looks for the next task before it goes to sleep: waking up costs more than these looks. As long
+#: as looking succeeds, it looks longer.
 _LOOKS = 60
+_MOST_LOOKS = 500
+_RECEIVE = 1 << 18
 
 
 class Setup(msgspec.Struct):
@@ -34,39 +35,73 @@ class Setup(msgspec.Struct):
     strict: bool
 
 
-def serve(worker_id: int, tasks: socket.socket, results: socket.socket) -> None:
+def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None:
     """Carry out tasks until the other side closes."""
     setup = msgspec.json.decode(os.environ.pop(SETUP), type=Setup)
     segments = Segments(setup.memory_dir, setup.spill_dir, worker_id)
-    functions: dict[int, Function] = {}
-    looks = _LOOKS if (os.cpu_count() or 1) > 1 else 0
+    inbox = _Inbox(messages, segments)
+    messages.sendall(frame(Ready()))
+    claims = _Claims(tasks)
     while True:
-        packet = _next(tasks, looks)
-        if not packet:
+        task = claims.next()
+        run = inbox.run(task) if task else None
+        if run is None:
             return
-        message: Down = decode_down(packet)
-        if type(message) is Parcel:
-            message = _unpack(message, segments)
-        if type(message) is Run:
-            results.sendall(frame(carry_out(message, functions[message.function], segments, strict=setup.strict)))
-        elif type(message) is Define:
-            functions[message.function] = define(message, segments)
+        outcome = carry_out(run, inbox.functions[run.function], segments, strict=setup.strict)
+        messages.sendall(frame(outcome))
 
 
-def _next(tasks: socket.socket, looks: int) -> bytes:
-    for _ in range(looks):
-        try:
-            return tasks.recv(PACKET, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            continue
-    return tasks.recv(PACKET)
+class _Claims:
+    """The numbers of tasks to start."""
+
+    def __init__(self, tasks: socket.socket) -> None:
+        self._tasks = tasks
+        self._looks = _LOOKS
+
+    def next(self) -> int:
+        """The number of the task to start; 0 at the end."""
+        data = self._look()
+        if data is None:
+            self._looks = max(_LOOKS, self._looks // 2)
+            data = self._tasks.recv(CLAIM)
+        return claimed(data)[0] if data else 0
+
+    def _look(self) -> bytes | None:
+        for look in range(self._looks):
+            try:
+                data = self._tasks.recv(CLAIM, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                os.sched_yield()  # whoever has work to give us may need this very CPU
+                continue
+            if look:
+                self._looks = min(_MOST_LOOKS, self._looks * 2)
+            return data
+        return None
 
 
-def _unpack(parcel: Parcel, segments: Segments) -> Down:
-    """Read a large message from its segment, which was made for it alone."""
-    piece = parcel.content
-    path = segments.path(piece.segment, spilled=piece.spilled)
-    with open(path, "rb") as file:
-        message: Down = decode_down(file.read())
-    os.unlink(path)
-    return message
+class _Inbox:
+    """Functions and attempts received; attempts that were taken back are never claimed, and skipped."""
+
+    def __init__(self, messages: socket.socket, segments: Segments) -> None:
+        self._messages = messages
+        self._segments = segments
+        self._frames: Frames[Define | Run] = frames_down()
+        self._runs: deque[Run] = deque()
+        self.functions: dict[int, Function] = {}
+
+    def run(self, task: int) -> Run | None:
+        """The attempt that was claimed; None if the other side is gone."""
+        runs = self._runs
+        while True:
+            while runs:
+                run = runs.popleft()
+                if run.task == task:
+                    return run
+            data = self._messages.recv(_RECEIVE)
+            if not data:
+                return None
+            for message in self._frames.feed(data):
+                if isinstance(message, Run):
+                    runs.append(message)
+                else:
+                    self.functions[message.function] = define(message, self._segments)

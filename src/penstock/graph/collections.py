@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from penstock.errors import CallError
+from penstock.model.tasks import Steps
 
 __all__ = ["is_collection", "leaves", "set_leaf"]
-
-Path = tuple[int | str, ...]
 
 
 def is_collection(obj: Any) -> bool:
@@ -18,26 +18,39 @@ def is_collection(obj: Any) -> bool:
 
 
 def _is_object_array(obj: Any) -> bool:
-    return type(obj).__name__ == "ndarray" and str(getattr(obj, "dtype", "")) == "object" and obj.ndim == 1
+    return type(obj).__name__ == "ndarray" and str(getattr(obj, "dtype", "")) == "object"
 
 
-def leaves(obj: Any, depth: int, where: str) -> Iterator[tuple[Path, Any, Any]]:
-    """``(path, container, element)`` of every element down to ``depth``; ``where`` names the argument in errors."""
+def leaves(obj: Any, depth: int, where: str) -> Iterator[tuple[Steps, Any, Any, Any]]:
+    """``(steps, container, key, element)`` of every element down to ``depth``; ``where`` names the argument."""
     yield from _walk(obj, depth, (), (), where)
 
 
-def _walk(obj: Any, depth: int, path: Path, above: tuple[int, ...], where: str) -> Iterator[tuple[Path, Any, Any]]:
-    if id(obj) in above:
-        raise CallError(f"{where} contains itself (at {_show(path)}); a collection cannot have a cycle")
-    items = obj.items() if isinstance(obj, dict) else enumerate(obj)
-    for key, child in items:
-        here = (*path, key)
+def _walk(
+    obj: Any, depth: int, steps: Steps, above: tuple[int, ...], where: str
+) -> Iterator[tuple[Steps, Any, Any, Any]]:
+    above = (*above, id(obj))
+    for step, key, child in _elements(obj):
+        here = (*steps, step)
+        if id(child) in above:
+            raise CallError(f"{where} contains itself, at {_show(here)}; a collection cannot have a cycle")
         if depth > 1 and is_collection(child):
-            yield from _walk(child, depth - 1, here, (*above, id(obj)), where)
-        elif depth > 1 or child is not obj:
-            yield here, obj, child
+            yield from _walk(child, depth - 1, here, above, where)
         else:
-            raise CallError(f"{where} contains itself (at {_show(here)}); a collection cannot have a cycle")
+            yield here, obj, key, child
+
+
+def _elements(obj: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """``(step, key, element)``: a step is what travels, the key what the container itself understands."""
+    if isinstance(obj, dict):
+        for position, (key, child) in enumerate(obj.items()):
+            yield position, key, child
+    elif isinstance(obj, list | tuple):
+        for position, child in enumerate(obj):
+            yield position, position, child
+    else:
+        for place in product(*map(range, obj.shape)):
+            yield place, place, obj[place]
 
 
 def set_leaf(container: Any, key: Any, value: Any, where: str) -> None:
@@ -47,5 +60,5 @@ def set_leaf(container: Any, key: Any, value: Any, where: str) -> None:
     container[key] = value
 
 
-def _show(path: Path) -> str:
-    return "".join(f"[{step!r}]" for step in path)
+def _show(steps: Steps) -> str:
+    return "".join(f"[{step!r}]" for step in steps)

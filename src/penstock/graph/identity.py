@@ -23,7 +23,7 @@ _OURS = 3
 class Datum:
     """An object of the program that tasks have written, or that is shared; its newest version is elsewhere."""
 
-    __slots__ = ("_object", "_weak", "shared", "version")
+    __slots__ = ("_object", "_weak", "picture", "shared", "version")
 
     def __init__(self, obj: Any, version: VersionId, *, shared: bool) -> None:
         self._object = obj
@@ -31,6 +31,8 @@ class Datum:
         self.version = version
         #: the program promised not to change it, so its own object is as good as the version
         self.shared = shared
+        #: strict mode: what the program's object looked like when tasks took it over
+        self.picture: bytes | None = None
 
     def object(self) -> Any:
         """The object, or None if it is gone."""

@@ -17,13 +17,25 @@ __all__ = ["Wiring"]
 class Wiring:
     """Slots, reads and writes of one call."""
 
-    __slots__ = ("_new_version", "_slot_of", "outputs", "reads", "segments", "slots", "writable", "written")
+    __slots__ = (
+        "_new_version",
+        "_slot_of",
+        "outputs",
+        "reads",
+        "segments",
+        "slots",
+        "writable",
+        "writable_buffers",
+        "written",
+    )
 
     def __init__(self, new_version: Callable[[], VersionId]) -> None:
         self._new_version = new_version
         self._slot_of: dict[VersionId, int] = {}
         self.slots: list[VersionId | Value | FileRef] = []
         self.writable: list[int] = []
+        #: how many buffers of the arguments, from the first, belong to objects that the task changes
+        self.writable_buffers = 0
         self.reads: list[VersionId] = []
         self.outputs: list[Output] = []
         self.written: list[VersionId] = []
@@ -38,9 +50,10 @@ class Wiring:
             self.reads.append(version)
         return slot
 
-    def carry(self) -> int:
-        """A slot for a value that goes with the call; its content is set when it is pickled."""
-        self.slots.append(Value(b""))
+    def carry(self, value: Value) -> int:
+        """A slot for a value that goes with the call."""
+        self.slots.append(value)
+        self.segments.update(piece.segment for piece in value.pieces())
         return len(self.slots) - 1
 
     def write(self, output: Output) -> VersionId:
@@ -65,4 +78,5 @@ class Wiring:
             len(returned),
             tuple(self.outputs),
             tuple(self.segments),
+            writable_buffers=self.writable_buffers,
         )

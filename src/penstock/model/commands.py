@@ -24,6 +24,8 @@ class Launch(Struct, frozen=True):
     in_place: tuple[int, ...] = ()
     #: finished files may take their final name at once: nobody still reads the version they replace
     publish: bool = True
+    #: the buffers of ``args`` that the task changes may be changed in place
+    args_in_place: bool = False
 
 
 class Recall(Struct, frozen=True):

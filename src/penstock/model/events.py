@@ -93,6 +93,8 @@ class WorkerLost(Struct, frozen=True):
     replaced: bool = True
     #: last lines it wrote
     output: str = ""
+    #: number of the process, by which its segments are known
+    worker: int = 0
 
 
 class CancelRequested(Struct, frozen=True):

@@ -16,10 +16,15 @@ __all__ = [
     "FailureKind",
     "OnFailure",
     "Output",
+    "Steps",
     "TaskCall",
     "TaskSpec",
     "TaskState",
 ]
+
+
+#: way to an object: position or keyword of the argument, then indices into collections; a dict's by order
+Steps = tuple[int | str | tuple[int, ...], ...]
 
 
 class TaskState(IntEnum):
@@ -151,6 +156,8 @@ class TaskCall(Struct, frozen=True):
     segments: tuple[SegmentId, ...] = ()
     #: -1 for a call; for a piece of a map, how many calls it holds
     items: int = -1
+    #: how many buffers of ``args``, from the first, belong to objects that the task changes
+    writable_buffers: int = 0
 
     @property
     def count(self) -> int:
@@ -161,8 +168,8 @@ class TaskCall(Struct, frozen=True):
 class Output(Struct, frozen=True, array_like=True):
     """An output other than a return value: an updated object, or a written file."""
 
-    #: way to the object: position or keyword of the argument, then indices into collections
-    path: tuple[int | str, ...]
+    #: where the object is after the body ran
+    path: Steps
     #: the slot it came from, or -1 where it travelled with the arguments
     slot: int = -1
     #: for files: the name the user gave, where the finished version belongs

@@ -11,20 +11,21 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.data.serializer import LARGE, dump_stream, pack
+from penstock.data.serializer import LARGE, dump, dump_stream, pack
 from penstock.data.slots import PathRef, SlotRef, current, element, slot
 from penstock.engine.lifetimes import segments_of
-from penstock.errors import CallError
+from penstock.errors import CallError, SerializationError
+from penstock.executors.strict import picture
 from penstock.graph.collections import is_collection, leaves, set_leaf
 from penstock.graph.identity import Datum
 from penstock.graph.wiring import Wiring
-from penstock.model.data import FileRef, Piece, Value, VersionId
+from penstock.model.data import FileRef, Value, VersionId
 from penstock.model.directions import Direction
 from penstock.model.events import Provided, Released
-from penstock.model.tasks import Output
+from penstock.model.tasks import Failure, OnFailure, Output, Steps
 from penstock.runtime.declaration import Declaration, Place
 from penstock.runtime.files import as_path
-from penstock.runtime.futures import Future
+from penstock.runtime.futures import Future, PlacedFuture
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
@@ -50,12 +51,13 @@ class Arguments:
         self._declaration = declaration
         self._task = task
         self.wiring = Wiring(runtime.new_version)
-        #: objects that the task writes and that travel with this call: address → slot
-        self._carried: dict[int, int] = {}
-        self._carried_objects: list[tuple[int, Any, str]] = []
+        #: objects that the task writes and that travel with this call, by address
+        self._carried: dict[int, Any] = {}
         #: done once the call is accepted: nothing changes if an argument turns out bad
         self.effects: list[Any] = []
         #: told to the engine around the submission
+        #: buffers of the arguments, kept until the call holds their segments
+        self._buffers: list[pickle.PickleBuffer] = []
         self.before: list[Provided] = []
         self.after: list[Released] = []
 
@@ -72,11 +74,23 @@ class Arguments:
                 arguments[place] = self._access(place, value, direction, where)
             args = tuple(arguments[i] for i in range(positions))
             kwargs = {name: arguments.get(name, kwargs[name]) for name in kwargs}
-        for index, obj, where in self._carried_objects:
-            self.wiring.slots[index] = self._pickle(obj, where, owner=obj)
         if not args and not kwargs:
             return EMPTY
-        return self._pickle((args, kwargs), f"an argument of task {declaration.name}")
+        try:
+            return self._pickle(args, kwargs)
+        except SerializationError as error:
+            raise self._culprit(args, kwargs) or error from error.__cause__
+
+    def _culprit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SerializationError | None:
+        """The error again, naming the argument that cannot be pickled."""
+        names = self._declaration.positional
+        named = [(names[i] if i < len(names) else f"*args[{i}]", value) for i, value in enumerate(args)]
+        for name, value in [*named, *kwargs.items()]:
+            try:
+                self._dump(value, f"argument {name!r} of task {self._declaration.name}")
+            except SerializationError as error:
+                return error
+        return None
 
     # --- accesses -----------------------------------------------------------------------------------------------
 
@@ -87,9 +101,9 @@ class Arguments:
         if direction.collection:
             if not is_collection(value):
                 raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
-            for path, container, leaf in leaves(value, direction.depth, where):
+            for path, container, key, leaf in leaves(value, direction.depth, where):
                 if direction.writes:
-                    self._write_leaf((place, *path), container, leaf, direction, where)
+                    self._write_leaf((place, *path), container, key, leaf, direction, where)
             return value
         if direction.writes:
             if is_immutable(value):
@@ -97,19 +111,17 @@ class Arguments:
             return self._write((place,), value, direction, where)
         return value
 
-    def _write_leaf(
-        self, path: tuple[int | str, ...], container: Any, leaf: Any, direction: Direction, where: str
-    ) -> None:
+    def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
         if not is_immutable(leaf):
             self._write(path, leaf, direction, where)
             return
         # A number or a string is replaced, not changed: the program's collection holds its future from now on.
         version = self.wiring.write(Output(path))
-        future: Future[Any] = Future(self._runtime, self._task, version)
+        future: Future[Any] = PlacedFuture(self._runtime, self._task, version)
         self._runtime.driver.waiters[version] = future
-        self.effects.append(lambda: set_leaf(container, path[-1], future, where))
+        self.effects.append(lambda: set_leaf(container, key, future, where))
 
-    def _write(self, path: tuple[int | str, ...], value: Any, direction: Direction, where: str) -> Any:
+    def _write(self, path: Steps, value: Any, direction: Direction, where: str) -> Any:
         """An object that the task updates: it reads the newest version and makes the next one."""
         wiring = self.wiring
         if isinstance(value, Future):
@@ -117,18 +129,20 @@ class Arguments:
         datum = self._runtime.identity.find(value)
         if datum is not None and datum.shared:
             raise CallError(f"{where} was given to share(), which promises that it will not change")
+        if datum is not None:
+            self._runtime.ensure_unchanged(datum, where)
+        index = -1
         if datum is not None and direction.reads:
             index = wiring.read(datum.version)
         else:
-            index = self._carried.get(id(value), -1)
-            if index < 0:
-                index = self._carried[id(value)] = wiring.carry()
-                self._carried_objects.append((index, value, where))
+            self._carried[id(value)] = value
+            if self._declaration.on_failure is OnFailure.IGNORE:
+                index = wiring.carry(dump(value, self._runtime.segments, where))  # what it is if the task fails
         version = wiring.write(Output(path, index))
         self.effects.append(lambda: self._newest(value, datum, version))
-        return SlotRef(index)
+        return value if datum is None or not direction.reads else SlotRef(index)
 
-    def _write_future(self, path: tuple[int | str, ...], future: Future[Any], direction: Direction) -> Any:
+    def _write_future(self, path: Steps, future: Future[Any], direction: Direction) -> Any:
         index = self.wiring.read(future.version)
         version = self.wiring.write(Output(path, index))
 
@@ -143,7 +157,9 @@ class Arguments:
 
     def _newest(self, value: Any, datum: Datum | None, version: VersionId) -> None:
         if datum is None:
-            self._runtime.identity.track(value, version)
+            datum = self._runtime.identity.track(value, version)
+            if self._runtime.config.strict:
+                datum.picture = picture(value)
         else:
             self.after.append(Released(datum.version))
             datum.version = version
@@ -154,9 +170,7 @@ class Arguments:
         if isinstance(value, Future):
             raise CallError(f"{where} is a future; a file's path must be known at the call")
         path = as_path(value, where)
-        newest = runtime.files.newest.get(path)
-        if newest is not None and not runtime.driver.engine.lives(newest):
-            newest = None
+        newest = self._newest_version(path)
         stands: Any = value if isinstance(value, Path) else os.fspath(value)
         index = -1
         if direction.reads:
@@ -183,33 +197,60 @@ class Arguments:
             self.effects.append(succeed)
         return stands
 
+    def _newest_version(self, path: str) -> VersionId | None:
+        """The version of a file that is with the tasks; None if what is on disk counts."""
+        runtime = self._runtime
+        newest = runtime.files.newest.get(path)
+        record = runtime.driver.engine.state.versions.get(newest) if newest is not None else None
+        if record is None:
+            return None
+        outcome = record.outcome
+        if isinstance(outcome, Failure) and outcome.path[0] not in runtime.driver.unobserved:
+            # The program knows that the file could not be made, and goes on with the one there is.
+            self.after.append(Released(record.version))
+            return None
+        return newest
+
     # --- pickling -----------------------------------------------------------------------------------------------
 
-    def _pickle(self, obj: Any, what: str, owner: Any = None) -> Value:
-        """Pickle with futures and data replaced by slots; ``owner`` itself is written out, as what a slot holds."""
+    def _pickle(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+        """Pickle the arguments, with futures and data replaced by slots.
+
+        Objects that the task changes come first in the stream, so that their buffers come first too: the worker maps
+        those so that they can be written, and all others read-only. One stream keeps every alias and cycle.
+        """
+        what = f"an argument of task {self._declaration.name}"
+        if not self._carried:
+            data, buffers = self._dump((args, kwargs), what)
+        else:
+            mark = _Mark()
+            data, buffers = self._dump(([*self._carried.values()], mark, args, kwargs), what, mark)
+            self.wiring.writable_buffers = mark.position
+        if not buffers and len(data) <= LARGE:
+            return Value(data)
+        self._buffers = buffers
+        value = self._store(data, buffers)
+        self.wiring.segments |= segments_of(value)
+        return value
+
+    def _dump(self, obj: Any, what: str, mark: _Mark | None = None) -> tuple[bytes, list[pickle.PickleBuffer]]:
         identity = self._runtime.identity
-        top: list[Any] = [owner] if owner is not None else []
+        carried = self._carried
 
         def find(found: Any) -> int | None:
-            if top and found is top[0]:
-                top.clear()
+            if id(found) in carried:
                 return None
-            index = self._carried.get(id(found))
-            if index is not None:
-                return index
             datum = identity.find(found)
-            return None if datum is None else self.wiring.read(datum.version)
+            if datum is None:
+                return None
+            self._runtime.ensure_unchanged(datum, what)
+            return self.wiring.read(datum.version)
 
         previous, current.outgoing = current.outgoing, self._outgoing
         try:
-            data, buffers = dump_stream(obj, what, find if self._carried or len(identity) else None)
+            return dump_stream(obj, what, find if len(identity) else None, mark)
         finally:
             current.outgoing = previous
-        if not buffers and len(data) <= LARGE:
-            return Value(data)
-        value = self._store(data, buffers, private=owner is not None)
-        self.wiring.segments |= segments_of(value)
-        return value
 
     def _outgoing(self, future: Any) -> tuple[Any, ...]:
         """A future met while pickling: the task waits for its version and finds it in a slot."""
@@ -217,16 +258,28 @@ class Arguments:
         index = self.wiring.read(version)
         return (slot, (index,)) if position is None else (element, (index, position))
 
-    def _store(self, data: bytes, buffers: list[pickle.PickleBuffer], *, private: bool) -> Value:
-        """Large buffers of inputs are stored once per content; those of updated objects belong to this call."""
+    def _store(self, data: bytes, buffers: list[pickle.PickleBuffer]) -> Value:
+        """Large buffers of inputs are stored once per content; those of objects to be changed belong to this call."""
         runtime = self._runtime
-        spill = runtime.driver.executor.spill
-        if private or len(data) > LARGE:
-            return pack(data, buffers, runtime.segments, spill=spill)
-        parts: list[bytes | Piece] = []
-        for buffer in buffers:
+        first = self.wiring.writable_buffers
+        own = pack(data, buffers[:first], runtime.segments)
+        parts = list(own.buffers)
+        for buffer in buffers[first:]:
             if buffer.raw().nbytes <= LARGE:
                 parts.append(bytes(buffer.raw()))
             else:
-                parts.append(runtime.buffers.piece(buffer, spill=spill)[0])
-        return Value(data, parts)
+                parts.append(runtime.buffers.piece(buffer))
+        return Value(own.data, parts)
+
+
+class _Mark:
+    """Stands between the objects that a task changes and its other arguments, and notes where the latter begin."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        #: the buffers collected so far, while pickling
+        self.buffers: list[pickle.PickleBuffer] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.position = len(self.buffers)
+        return tuple, ()

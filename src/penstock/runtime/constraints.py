@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.errors import ConfigError, ConstraintError, DefinitionError
+from penstock.errors import ConfigError, ConstraintError, DefinitionError, did_you_mean
 from penstock.model.resources import Requirements
 from penstock.units import parse_size
 
@@ -65,11 +65,8 @@ def canonical(name: str) -> str:
     squeezed = name.replace("_", "").casefold()
     if squeezed in _SPELLINGS:
         return _SPELLINGS[squeezed]
-    from difflib import get_close_matches
-
-    near = get_close_matches(squeezed, _SPELLINGS, n=1, cutoff=0.5)
-    hint = f"; did you mean {_SPELLINGS[near[0]]!r}?" if near else ""
-    raise DefinitionError(f"@constraint has no {name!r}{hint} Known are {', '.join(NAMES)}.")
+    hint = did_you_mean(name.casefold(), NAMES) or did_you_mean(squeezed, _SPELLINGS)
+    raise DefinitionError(f"@constraint has no {name!r}{hint} (known are {', '.join(NAMES)})")
 
 
 def requirements(constraints: Mapping[str, Any], task: str) -> Requirements:

@@ -11,15 +11,20 @@ collects results on the way, so that lanes stay fed while it keeps the interpret
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
+from penstock.engine.state import TaskRecord
 from penstock.errors import PenstockError
+from penstock.executors.execution import private_folder
 from penstock.executors.inline import InlineExecutor
 from penstock.executors.mover import Mover, discard, publish
 from penstock.executors.node import NodeExecutor
@@ -31,7 +36,13 @@ from penstock.runtime.recorder import Recorder
 __all__ = ["Driver", "Waiter"]
 
 #: submissions between two looks for results by the submitting thread
-_PUMP_EVERY = 64
+_PUMP_EVERY = 16
+#: seconds for which the control thread leaves the interpreter to a thread that submits at full speed
+_REST = 0.001
+#: seconds for which a thread looks for results before it goes to sleep
+_LOOK = 200e-6
+#: the control thread is not woken for what is due this many seconds after it wakes up anyway
+_SOON = 0.05
 
 
 class Waiter(Protocol):
@@ -76,6 +87,14 @@ class Driver:
         self.stored = 0
         self.capacity = 1 << 62
         self._submissions = 0
+        self._last_submission = 0.0
+        #: threads that wait for a result
+        self._waiting = 0
+        self._rest = threading.Event()
+        #: a thread that waits is collecting results itself
+        self._looking = False
+        #: when the control thread will wake up by itself; 0 while it is awake
+        self._asleep_until = 0.0
         self._stopping = False
         self._broken: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -99,12 +118,48 @@ class Driver:
             self._let_go(now)
         queue = [event]
         for pending in queue:
+            if type(pending) is events.WorkerLost:
+                self._clear_after(pending)
             answer = self.engine.handle(pending, now)
             self.recorder.event(pending, now)
             for command in answer:
                 further = self._carry_out(command, now)
                 if further is not None:
                     queue.append(further)
+        state = self.engine.state
+        if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged):
+            self._wake_in_time()
+
+    def _clear_after(self, lost: events.WorkerLost) -> None:
+        """Remove what the attempt that a dead process ran has left: unfinished files, and segments nobody knows."""
+        for head in self._heads(lost.lane):
+            self._remove_unfinished_files(head)
+        known = set(self.engine.state.segments)
+
+        def remove_unknown() -> None:
+            for segment in self.segments.made_by(lost.worker):
+                if segment not in known:
+                    self.segments.remove(segment)
+
+        self._mover.do(remove_unknown)
+
+    def _heads(self, lane: int | None = None) -> list[TaskRecord]:
+        """The attempts that run, on one lane or on all."""
+        lanes = [found for node in self.engine.state.ledger.nodes.values() for found in node.lanes]
+        return [found.queue[0] for found in lanes if found.queue and lane in (None, found.index)]
+
+    def _remove_unfinished_files(self, task: TaskRecord) -> None:
+        for output in task.call.outputs:
+            if output.file is not None:
+                folder = private_folder(self.segments, output.file, task.task, task.attempt)
+                self._mover.do(lambda folder=folder: shutil.rmtree(folder, ignore_errors=True))  # type: ignore[misc]
+
+    def _wake_in_time(self) -> None:
+        """The control thread sleeps longer than what has just happened allows."""
+        due = self.engine.next_look()
+        if due is not None and due < self._asleep_until:
+            self._asleep_until = 0.0
+            self.wake()
 
     def after(self) -> None:
         """What must not happen under the lock; every holder calls this once it has let go."""
@@ -131,13 +186,14 @@ class Driver:
         """Called under the lock after each submission: now and then, collect results on the way."""
         self._submissions += 1
         if self._submissions % _PUMP_EVERY == 0 and self._thread is not None:
+            self._last_submission = time.monotonic()
             self._collect(self.executor.poll(0))  # type: ignore[union-attr]
 
     def wait_until(self, reached: Callable[[], bool], timeout: float | None = None) -> bool:
         """Block until the engine's state satisfies a condition; it is looked at after every change."""
         if threading.current_thread() is self._thread:
             return True  # a callback in the control thread must not wait for itself
-        with self.lock:
+        with self.awaiting(), self.lock:
             self._sleepers += 1
             try:
                 return self._changed.wait_for(lambda: self._broken is not None or reached(), timeout)
@@ -159,6 +215,8 @@ class Driver:
             if threading.current_thread() is not self._thread:
                 self._thread.join()
         self.executor.close()
+        for head in self._heads():
+            self._remove_unfinished_files(head)
         self._mover.close()
 
     # --- the control thread -------------------------------------------------------------------------------------
@@ -168,7 +226,9 @@ class Driver:
         assert isinstance(executor, NodeExecutor)
         try:
             while not self._stopping:
-                ready = executor.poll(self._timeout())
+                ready = self._poll_eagerly(executor)
+                if self._is_attended():
+                    self._rest.wait(_REST)
                 with self.lock:
                     self._collect(ready)
                     if self.released or self.released_segments:
@@ -176,14 +236,89 @@ class Driver:
                     self._tick()
                 self.after()
         except BaseException as error:
-            self._broken = error
-            with self.lock:
-                self._changed.notify_all()
+            self._break(error)
             raise
 
-    def _timeout(self) -> float | None:
+    def _break(self, error: BaseException) -> None:
+        """Our own fault: nobody may wait for ever for what will not come."""
+        self._broken = error
+        message = f"the control thread of Penstock ended with {type(error).__name__}: {error}; please report this"
+        with self.lock:
+            waiters, self.waiters = self.waiters, {}
+            for waiter in waiters.values():
+                waiter.settle(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
+            self._changed.notify_all()
+        for waiter in waiters.values():
+            waiter.announce()
+
+    def _poll_eagerly(self, executor: NodeExecutor) -> list[tuple[int, int]]:
+        """Look a while before going to sleep if somebody waits: waking up can cost more than a short task."""
+        if self._waiting:
+            until = time.monotonic() + _LOOK
+            while time.monotonic() < until:
+                ready = executor.poll(0)
+                if ready:
+                    return ready
+                os.sched_yield()
         due = self.engine.next_look()
-        return None if due is None else max(0.0, due - time.monotonic())
+        now = time.monotonic()
+        self._asleep_until = float("inf") if due is None else due
+        try:
+            return executor.poll(None if due is None else max(0.0, due - now))
+        finally:
+            self._asleep_until = 0.0
+
+    def look(self, done: Callable[[], bool]) -> bool:
+        """Collect results in this thread for a moment, in the hope that the one it needs is among them."""
+        executor = self.executor
+        if not isinstance(executor, NodeExecutor) or self._looking:
+            return False
+        self._looking = True
+        try:
+            until = time.monotonic() + _LOOK
+            while (now := time.monotonic()) < until:
+                ready = executor.poll(0)
+                if not ready:
+                    os.sched_yield()
+                    continue
+                self._last_submission = now
+                with self.lock:
+                    self._collect(ready)
+                self.after()
+                if done():
+                    return True
+                until = now + _LOOK
+        finally:
+            self._looking = False
+        return False
+
+    def _is_attended(self) -> bool:
+        """Whether a thread that submits at full speed collects results on its way, so that we better keep out of it.
+
+        Not when somebody waits for a result, and not when lanes idle while tasks wait for data.
+        """
+        if self._looking:
+            return True
+        if self._waiting or time.monotonic() - self._last_submission > _REST:
+            return False
+        state = self.engine.state
+        return not state.ledger.open or len(state.tasks) <= len(state.ready) + len(state.ledger.holders)
+
+    @contextlib.contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """Around a thread's wait for a result."""
+        with self.lock:
+            self._waiting += 1
+            if self._thread is not None:
+                self.executor.flush()  # type: ignore[union-attr]
+        self._rest.set()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._rest.clear()
 
     def _tick(self) -> None:
         due = self.engine.next_look()
@@ -274,7 +409,9 @@ class Driver:
             self._mind_the_store()
 
     def _mind_the_store(self) -> None:
-        self.executor.spill = self.stored > self.capacity
+        full = self.stored > self.capacity
+        if full is not self.segments.full:
+            self.segments.full = full
 
     def _publish(self, version: VersionId, source: str, target: str) -> None:
         """In the mover's thread: give a file its final name."""
@@ -288,6 +425,10 @@ class Driver:
         with self.lock:
             self._unpublished.discard(version)
             self._changed.notify_all()
+
+    def all_published(self) -> bool:
+        """Whether every finished file bears its final name; the caller holds the lock."""
+        return not self._unpublished
 
     def is_published(self, version: VersionId) -> bool:
         """Whether a file's version bears its final name; the caller holds the lock."""

@@ -61,5 +61,5 @@ def _story(failure: Failure) -> str:
     if failure.traceback:
         text += f"\n\nIn the worker:\n{failure.traceback}"
     if failure.output:
-        text += f"\n\nLast output of the worker:\n{failure.output}"
+        text += f"\n\nLast lines that this worker printed, for this task or earlier ones:\n{failure.output}"
     return text

@@ -8,21 +8,22 @@ of waiters) are made when somebody waits.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.data.segments import Access
+from penstock.data.segments import Access, Segments
 from penstock.data.serializer import load
 from penstock.data.slots import current
-from penstock.errors import PenstockError
-from penstock.model.data import FileRef, Slot, VersionId
+from penstock.errors import PenstockError, SerializationError
+from penstock.model.data import FileRef, Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["Future", "as_completed", "wait"]
+__all__ = ["Future", "PlacedFuture", "as_completed", "wait"]
 
 T = TypeVar("T")
 
@@ -76,6 +77,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         self._outcome = outcome
         cancelled = type(outcome) is Failure and outcome.kind is FailureKind.CANCELLED
         self._state = _CANCELLED if cancelled else _FINISHED
+        if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
+            self._runtime.stored.add(self)
         # Whoever makes the condition after this line looks at the state afterwards; nobody is missed.
         return self._cond is not None or self._callbacks is not None
 
@@ -104,6 +107,12 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             import logging
 
             logging.getLogger("penstock").exception("a callback of %r raised", self)
+
+    def keep(self) -> None:
+        """The run is over: map the value while its segment is still there."""
+        if self._value is _UNLOADED:
+            with contextlib.suppress(Exception):  # whoever asks for the value will be told
+                self._load()
 
     def renew(self, task: int, version: VersionId) -> VersionId:
         """A task updates the value this future stands for: it is pending again; gives the version it stood for."""
@@ -161,6 +170,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             raise error
         return error
 
+    def look(self) -> None:
+        """If it has failed, the program knows."""
+        if isinstance(self._outcome, Failure):
+            self._runtime.observe(self._outcome)
+
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn(future)`` when it is done, in the control thread; at once if it is done already."""
         with self._condition:
@@ -182,7 +196,9 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     def _wait(self, timeout: float | None) -> None:
         self._runtime.before_wait()
-        with self._condition:
+        if self._runtime.driver.look(self.done):
+            return
+        with self._runtime.driver.awaiting(), self._condition:
             if not self._condition.wait_for(lambda: self._state != _PENDING, timeout):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
 
@@ -194,7 +210,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         if type(outcome) is FileRef:
             self._value = outcome.path
         else:
-            self._value = load(outcome, self._runtime.segments, Access.COPY)  # type: ignore[arg-type]
+            self._value = _load(outcome, self._runtime.segments, self._task)
 
     # --- the rest -----------------------------------------------------------------------------------------------
 
@@ -216,6 +232,24 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         runtime = getattr(self, "_runtime", None)
         if runtime is not None:
             runtime.let_go(self._version, self._outcome)
+
+
+class PlacedFuture(Future[T]):
+    """Stands in a collection of the program for a number or string that a task replaces; ``wait_on`` takes it out."""
+
+    __slots__ = ()
+
+
+def _load(outcome: Any, segments: Segments, task: int) -> Any:
+    try:
+        return load(outcome, segments, Access.COPY)
+    except OSError as error:
+        raise PenstockError(f"the result of task {task} cannot be read from the store: {error}") from error
+    except Exception as error:
+        raise SerializationError(
+            f"the result of task {task} cannot be loaded in the main program: {type(error).__name__}: {error}. "
+            f"Defining its class in a module instead of the main program usually helps."
+        ) from error
 
 
 def as_completed(futures: Iterable[Future[T]], timeout: float | None = None) -> Iterator[Future[T]]:

@@ -225,8 +225,8 @@ def place_workers(cpu_ids: Sequence[int], numa: Sequence[NumaNode], count: int) 
     """CPUs for each of ``count`` workers.
 
     Workers go to NUMA nodes in turn, in proportion to their CPUs, so that the first few workers of a pool already
-    use every memory controller. On a node its workers divide the CPUs among themselves; where there are more
-    workers than CPUs, each may use all CPUs of its node and the kernel shares them out.
+    use every memory controller. Each may use all CPUs of its node: the kernel moves it out of the way of the main
+    program, whose threads have no CPU of their own, and its memory stays near all the same.
     """
     groups = _groups(cpu_ids, numa)
     if not groups:
@@ -237,9 +237,8 @@ def place_workers(cpu_ids: Sequence[int], numa: Sequence[NumaNode], count: int) 
         members[emptiest].append(worker)
     places: list[tuple[int, ...]] = [()] * count
     for group, workers in zip(groups, members, strict=True):
-        for position, worker in enumerate(workers):
-            # In strides, because Linux commonly numbers the second thread of each core after all first ones.
-            places[worker] = group[position :: len(workers)] if len(workers) <= len(group) else group
+        for worker in workers:
+            places[worker] = group
     return places
 
 

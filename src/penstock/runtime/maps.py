@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from penstock.data.segments import Access
 from penstock.data.serializer import load
-from penstock.model.data import Slot, VersionId
+from penstock.data.slots import FailedElement
+from penstock.model.data import Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind, OnFailure
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
@@ -38,24 +39,47 @@ _AT_ONCE = 64
 
 
 class _Piece:
-    """A range of items submitted as one task."""
+    """A range of items submitted as one task, which makes two versions: the results, and the failures among them."""
 
-    __slots__ = ("attempt", "indices", "mapped", "outcome", "task", "version")
+    __slots__ = ("attempt", "failures", "indices", "mapped", "outcome", "task", "version", "versions")
 
     def __init__(self, mapped: Mapped[Any], indices: range, attempt: int) -> None:
         self.mapped = mapped
         self.indices = indices
         self.attempt = attempt
         self.outcome: Slot | Failure | None = None
+        self.failures: dict[int, Failure] = {}
         self.task = 0
         self.version: VersionId = 0
+        self.versions: tuple[VersionId, ...] = ()
 
     def settle(self, outcome: Slot | Failure) -> bool:
+        """The results are there; the failures, settled next, make the piece complete."""
         self.outcome = outcome
+        return False
+
+    def announce(self) -> None:
+        pass
+
+
+class _PieceFailures:
+    """Waits for the second version of a piece."""
+
+    __slots__ = ("_outcome", "_piece")
+
+    def __init__(self, piece: _Piece) -> None:
+        self._piece = piece
+        self._outcome: Slot | Failure | None = None
+
+    def settle(self, outcome: Slot | Failure) -> bool:
+        self._outcome = outcome
         return True
 
     def announce(self) -> None:
-        self.mapped._piece_done(self)
+        piece = self._piece
+        if isinstance(self._outcome, Value):
+            piece.failures = load(self._outcome, piece.mapped._runtime.segments) or {}
+        piece.mapped._piece_done(piece)
 
 
 class Mapped(Sequence[Future[T]]):
@@ -74,6 +98,7 @@ class Mapped(Sequence[Future[T]]):
         self._loaded: set[_Piece] = set()
         self._futures: dict[int, _Element[T]] = {}
         self._lock = threading.RLock()
+        runtime.stored.add(self)
         self._done = threading.Condition(self._lock)
         self._feed()
 
@@ -95,7 +120,9 @@ class Mapped(Sequence[Future[T]]):
             if future is None:
                 future = self._futures[position] = _Element(self, position)
                 piece = self._pieces[position]
-                if piece is not None and piece.outcome is not None and self._is_final(position, piece):
+                if position in self._failures:
+                    future.settle(self._failures[position])
+                elif piece is not None and self._items[position] is None:
                     future.settle(self._outcome(position, piece))
             return future
 
@@ -108,6 +135,8 @@ class Mapped(Sequence[Future[T]]):
             if not self._done.wait_for(lambda: not self._left, timeout):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
         if self._failures:
+            for failure in self._failures.values():
+                self._runtime.observe(failure)
             raise self._runtime.observe(self._failures[min(self._failures)])
         for piece in dict.fromkeys(self._pieces):
             if piece is not None:
@@ -125,6 +154,9 @@ class Mapped(Sequence[Future[T]]):
                     self._fail(position, failure)
         for piece in pieces:
             self._runtime.cancel(piece.task, kill=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)  # as an argument of a task, it is the list of its values
 
     def __repr__(self) -> str:
         return f"<map of {self._declaration.name} over {len(self)} items: {len(self) - self._left} done>"
@@ -153,7 +185,13 @@ class Mapped(Sequence[Future[T]]):
         for position in indices:
             self._pieces[position] = piece
             items.append(self._items[position])
-        piece.task, piece.version = self._runtime.submit_piece(self._declaration, items, piece)  # type: ignore[arg-type]
+        task, version, second = self._runtime.submit_piece(
+            self._declaration,
+            items,  # type: ignore[arg-type]
+            piece,
+            _PieceFailures(piece),
+        )
+        piece.task, piece.version, piece.versions = task, version, (version, second)
 
     def cut_for(self, position: int) -> tuple[VersionId, int]:
         """The version that will hold an element, and the element's place in it; cuts the rest if need be."""
@@ -198,9 +236,8 @@ class Mapped(Sequence[Future[T]]):
             for position in piece.indices:
                 self._note_failure(position, replace(piece.outcome, path=(self._label(position),)))
             return []
-        failures = self._load(piece)
         again = []
-        for offset, failure in failures.items():
+        for offset, failure in piece.failures.items():
             position = piece.indices.start + offset
             retries = 2 if spec.retries is None else spec.retries
             if spec.on_failure is OnFailure.RETRY and piece.attempt <= retries:
@@ -226,34 +263,41 @@ class Mapped(Sequence[Future[T]]):
     def _label(self, position: int) -> str:
         return f"{self._declaration.name}[{position}]"
 
-    def _is_final(self, position: int, piece: _Piece) -> bool:
-        return self._items[position] is None
-
     def _outcome(self, position: int, piece: _Piece) -> Any:
         failure = self._failures.get(position)
         if failure is not None:
             return failure
         return piece.outcome
 
-    def _load(self, piece: _Piece) -> dict[int, Failure]:
-        """Put a piece's values in their places, once; gives the failures among them."""
+    def _load(self, piece: _Piece) -> None:
+        """Put a piece's values in their places, once."""
         with self._lock:
-            if piece in self._loaded:
-                return {}
+            if piece in self._loaded or not isinstance(piece.outcome, Value):
+                return
             self._loaded.add(piece)
-            results, failures = load(piece.outcome, self._runtime.segments, Access.COPY)  # type: ignore[arg-type]
-            self._values[piece.indices.start : piece.indices.stop] = results
-            return failures  # type: ignore[no-any-return]
+            results = load(piece.outcome, self._runtime.segments, Access.COPY)
+            for position, value in zip(piece.indices, results, strict=True):
+                if self._pieces[position] is piece:
+                    self._values[position] = None if isinstance(value, FailedElement) else value
+
+    def keep(self) -> None:
+        """The run is over: map the values while their segments are still there."""
+        for piece in {piece for piece in self._pieces if piece is not None}:
+            self._load(piece)
 
     def value(self, position: int) -> Any:
         """The value of an element whose piece has ended."""
+        piece = self._pieces[position]
+        if piece is not None:
+            self._load(piece)
         return self._values[position]
 
     def __del__(self) -> None:
         runtime = getattr(self, "_runtime", None)
         if runtime is not None:
             for piece in {piece for piece in self._pieces if piece is not None}:
-                runtime.let_go(piece.version, piece.outcome)
+                for version in piece.versions:
+                    runtime.let_go(version, piece.outcome)
 
 
 class _Element(Future[T]):

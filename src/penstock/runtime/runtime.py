@@ -5,10 +5,12 @@ call ─▶ Arguments.pack ─▶ Submitted ─▶ Driver ─▶ engine … work
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
 import time
+import weakref
 from typing import Any
 
 from penstock.data.buffers import BufferCache
@@ -16,9 +18,10 @@ from penstock.data.segments import Segments
 from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
 from penstock.engine.lifetimes import segments_of
-from penstock.errors import RuntimeStopped
+from penstock.errors import ArgumentChanged, RuntimeStopped
 from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
+from penstock.executors.strict import picture
 from penstock.graph.identity import Datum, Identity
 from penstock.model.data import SegmentId, Slot, Value, VersionId
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
@@ -31,14 +34,14 @@ from penstock.runtime.config import load_config
 from penstock.runtime.constraints import requirements
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
-from penstock.runtime.driver import Driver
+from penstock.runtime.driver import Driver, Waiter
 from penstock.runtime.failures import as_exception
 from penstock.runtime.files import Files
 from penstock.runtime.futures import Future
 from penstock.runtime.machine import Machine, place_workers, this_machine
 from penstock.runtime.policies import ready_set
 from penstock.runtime.recorder import Recorder
-from penstock.runtime.shipping import ship
+from penstock.runtime.shipping import Surroundings, ship, travels_by_name
 from penstock.version import __version__
 
 __all__ = ["Runtime"]
@@ -57,6 +60,7 @@ class Runtime:
         self.cpus = config.cpus or machine.cpus
         self._pid = os.getpid()
         self._started = time.monotonic()
+        _allow_many_files()
         ready, follows_data = ready_set(config.scheduler)
         self.directories = Directories(config)
         self.run_dir = self.directories.run_dir
@@ -75,7 +79,11 @@ class Runtime:
         self.new_version = itertools.count(1).__next__
         self._function_numbers = itertools.count(1)
         self._specs: dict[Declaration, TaskSpec] = {}
+        #: what functions that travel by value refer to; they are sent anew when that changes
+        self._surroundings: dict[Declaration, Surroundings] = {}
         self._window = config.window
+        #: futures and maps whose values lie in the store; what they hold at the end of the run is kept
+        self.stored: weakref.WeakSet[Any] = weakref.WeakSet()
         for callback in session.on_start:
             callback(self)
         self._begin(machine)
@@ -118,7 +126,7 @@ class Runtime:
     def call(self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Submit a call; gives its future, or a list of them."""
         spec = self._specs.get(declaration)
-        if spec is None:
+        if spec is None or (declaration in self._surroundings and self._surroundings[declaration].changed()):
             spec = self.spec_of(declaration)
         if self.stopped:
             raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
@@ -160,25 +168,35 @@ class Runtime:
             driver.submitted()
         return futures
 
-    def submit_piece(self, declaration: Declaration, items: list[bytes], waiter: Any) -> tuple[int, VersionId]:
-        """Submit a piece of a map: many calls in one record; ``waiter`` hears how it ended."""
+    def submit_piece(
+        self, declaration: Declaration, items: list[bytes], results: Waiter, failures: Waiter
+    ) -> tuple[int, VersionId, VersionId]:
+        """Submit a piece of a map: many calls in one record; gives its number and the versions of its two outputs."""
         spec = self.spec_of(declaration)
-        task, version = next(self._task_numbers), self.new_version()
+        task, first, second = next(self._task_numbers), self.new_version(), self.new_version()
         what = f"the items of a map of {declaration.name}"
-        packed = dump(items, self.segments, what, spill=self.driver.executor.spill)
+        packed = dump(items, self.segments, what)
         call = TaskCall(
-            task, spec, packed, writes=(version,), returns=1, segments=tuple(segments_of(packed)), items=len(items)
+            task,
+            spec,
+            packed,
+            writes=(first, second),
+            returns=2,
+            segments=tuple(segments_of(packed)),
+            items=len(items),
         )
         with self.driver.lock:
-            self.driver.waiters[version] = waiter
+            self.driver.waiters[first] = results
+            self.driver.waiters[second] = failures
             self.driver.handle(Submitted(call))
         self.driver.after()
-        return task, version
+        return task, first, second
 
     def spec_of(self, declaration: Declaration) -> TaskSpec:
         """What the engine knows of a function; its code is made ready for workers the first time."""
         spec = self._specs.get(declaration)
-        if spec is not None:
+        surroundings = self._surroundings.get(declaration)
+        if spec is not None and (surroundings is None or not surroundings.changed()):
             return spec
         need = requirements(declaration.constraints, declaration.name)
         self.driver.engine.ensure_possible(declaration.name, need)
@@ -192,9 +210,9 @@ class Runtime:
             declaration.timeout,
             declaration.on_failure,
         )
-        self.driver.executor.functions[number] = ship(
-            number, declaration.name, declaration.body, declaration.returns, self.segments
-        )
+        self.driver.executor.functions[number] = ship(number, declaration, self.segments)
+        if not travels_by_name(declaration.body):
+            self._surroundings[declaration] = Surroundings(declaration.body)
         self._specs[declaration] = spec
         return spec
 
@@ -208,7 +226,7 @@ class Runtime:
         """Store an object once for all calls to come."""
         if self.identity.find(obj) is not None:
             return
-        value = dump(obj, self.segments, "the shared object", spill=self.driver.executor.spill)
+        value = dump(obj, self.segments, "the shared object")
         version = self.new_version()
         with self.driver.lock:
             self.driver.handle(Provided(version, value))
@@ -228,6 +246,14 @@ class Runtime:
             return future.result()
         finally:
             future._version = 0  # the datum's hold is not this future's to release
+
+    def ensure_unchanged(self, datum: Datum, where: str) -> None:
+        """Strict mode: refuse an object that the program changed while its newest version is with the tasks."""
+        if datum.picture is not None and picture(datum.object()) != datum.picture:
+            raise ArgumentChanged(
+                f"{where}: the program changed this {type(datum.object()).__name__} while tasks were updating it, "
+                f"and the change would be lost; call wait_on() on it first"
+            )
 
     def forget(self, obj: Any) -> None:
         """An object is the program's own again; its versions live only as long as tasks read them."""
@@ -284,7 +310,7 @@ class Runtime:
     def barrier(self) -> None:
         """Wait for every task; raise the first failure that nobody has looked at."""
         driver = self.driver
-        driver.wait_until(lambda: not driver.engine.unfinished)
+        driver.wait_until(lambda: not driver.engine.unfinished and driver.all_published())
         if type(driver.executor) is NodeExecutor:
             driver.executor.flush_output()
         self.raise_unobserved()
@@ -339,7 +365,10 @@ class Runtime:
             raise
         finally:
             self.stopped = True
+            for keeper in list(self.stored):
+                keeper.keep()
             driver.stop()
+            self.segments.close()
             state = driver.engine.state
             ok = not abort and not state.failed
             now = time.monotonic() - self._started
@@ -358,3 +387,13 @@ class Runtime:
                 self.raise_unobserved()
         finally:
             session.leave(self)
+
+
+def _allow_many_files() -> None:
+    """Each large array that the program or a task holds costs a descriptor; workers inherit the limit."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, RuntimeStopped
+from penstock.executors.execution import inside_task
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
@@ -34,8 +35,8 @@ def configure(**flags: Any) -> None:
 
 
 def running() -> Runtime | None:
-    """The current runtime, if there is one."""
-    return _stack[-1] if _stack else None
+    """The current runtime, if there is one; inside a task there is none."""
+    return _stack[-1] if _stack and not inside_task() else None
 
 
 def current() -> Runtime:
@@ -93,6 +94,9 @@ def stop(*, abort: bool = False) -> None:
 
 _hooked = False
 _failing = False
+#: exit status of the program, if it is not its own
+_status = 0
+_INTERRUPTED = 130
 
 
 def _install_hooks() -> None:
@@ -115,10 +119,13 @@ def _install_hooks() -> None:
 def _at_exit() -> None:
     """Finish what the program has called, or give it up if the program fell over."""
     while _stack:
+        unfinished = _stack[-1].driver.engine.unfinished
         try:
             stop(abort=_failing)
         except KeyboardInterrupt:
             stop(abort=True)
+            sys.stderr.write(f"Interrupted: {unfinished} unfinished tasks were given up.\n")
+            _end_with(_INTERRUPTED)
         except Exception as error:
             _report(error)
 
@@ -128,11 +135,26 @@ def _report(error: BaseException) -> None:
     import traceback
 
     sys.stderr.write("A task failed, and the program ended without looking at it:\n")
-    traceback.print_exception(error)
+    traceback.print_exception(error.with_traceback(None))
+    _end_with(1)
+
+
+def _end_with(status: int) -> None:
+    """Have the program's exit status say that not all went well."""
+    global _status
     if "pytest" not in sys.modules:
+        _status = status
+
+
+def _exit() -> None:
+    """Registered first and so called last: an exit handler has no other way to set the status."""
+    if _status:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(_status)
+
+
+atexit.register(_exit)
 
 
 def _forget_all() -> None:

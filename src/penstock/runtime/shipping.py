@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import sys
 from collections.abc import Callable
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from penstock.data.segments import Segments
@@ -12,16 +13,18 @@ from penstock.data.serializer import LARGE, pack
 from penstock.errors import SerializationError
 from penstock.executors.wire import Define
 from penstock.model.data import Value
+from penstock.runtime.declaration import Declaration
 
-__all__ = ["ship", "travels_by_name"]
+__all__ = ["Surroundings", "ship", "travels_by_name"]
 
 _findable: dict[str, bool] = {}
 
 
-def ship(function: int, name: str, body: Callable[..., Any], returns: int, segments: Segments) -> Define:
+def ship(function: int, declaration: Declaration, segments: Segments) -> Define:
     """The message that gives a worker the function."""
     import cloudpickle
 
+    name, body = declaration.name, declaration.body
     if not travels_by_name(body):
         _by_value_too(body)
     try:
@@ -32,7 +35,7 @@ def ship(function: int, name: str, body: Callable[..., Any], returns: int, segme
             f"It refers to something that cannot be pickled; create that inside the function."
         ) from error
     code = Value(data) if len(data) <= LARGE else pack(data, (), segments)
-    return Define(function, name, code, returns)
+    return Define(function, name, code, declaration.returns, declaration.positional)
 
 
 class _ByName:
@@ -99,3 +102,55 @@ def _by_value_too(body: Callable[..., Any]) -> None:
     module = sys.modules.get(getattr(body, "__module__", None) or "")
     if module is not None and module.__name__ != "__main__" and not _can_import(module.__name__):
         cloudpickle.register_pickle_by_value(module)
+
+
+class Surroundings:
+    """The globals and closure cells that a function travelling by value takes along, as they were when it was sent.
+
+    A program or a notebook that binds one of these names anew expects the next call to see it.
+    """
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        self._globals: list[tuple[dict[str, Any], str, Any]] = []
+        self._cells: list[tuple[CellType, Any]] = []
+        self._seen: set[int] = set()
+        self._note(body)
+
+    def changed(self) -> bool:
+        """Whether a call would meet other objects than those that were sent."""
+        return any(names.get(name, _ABSENT) is not value for names, name, value in self._globals) or any(
+            _content(cell) is not value for cell, value in self._cells
+        )
+
+    def _note(self, function: Any) -> None:
+        function = getattr(function, "__wrapped__", function)
+        if not isinstance(function, FunctionType) or id(function) in self._seen:
+            return
+        self._seen.add(id(function))
+        for name in _names(function.__code__):
+            value = function.__globals__.get(name, _ABSENT)
+            if value is not _ABSENT and not isinstance(value, ModuleType):
+                self._globals.append((function.__globals__, name, value))
+                if getattr(value, "__module__", None) == function.__module__:
+                    self._note(value)
+        for cell in function.__closure__ or ():
+            self._cells.append((cell, _content(cell)))
+
+
+_ABSENT = object()
+
+
+def _names(code: CodeType) -> set[str]:
+    """Names that a function and the functions inside it look up in their module."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _names(constant)
+    return names
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _ABSENT  # not bound yet

@@ -1,0 +1,60 @@
+"""Futures of tasks called inside a task: they are done at once, and look like any others to the code around them.
+
+A failure that the task never looks at fails the task, as it would have ended the program outside.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from typing import Any
+
+__all__ = ["DoneFuture", "raise_unlooked"]
+
+
+class _Failures(threading.local):
+    """Failed nested calls of the task that this thread carries out."""
+
+    unlooked: tuple[DoneFuture, ...] = ()
+
+
+_failures = _Failures()
+
+
+class DoneFuture(concurrent.futures.Future[Any]):
+    """The result of a nested call; when pickled, it is its value."""
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        super().__init__()
+        if error is None:
+            self.set_result(value)
+        else:
+            self.set_exception(error)
+            _failures.unlooked = (*_failures.unlooked, self)
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._look()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._look()
+        return super().exception(timeout)
+
+    def _look(self) -> None:
+        if self in _failures.unlooked:
+            _failures.unlooked = tuple(future for future in _failures.unlooked if future is not self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _value, (self.result(),)
+
+
+def _value(value: Any) -> Any:
+    return value
+
+
+def raise_unlooked() -> None:
+    """At the end of a task: raise the first failure of a nested call that it has not looked at."""
+    if _failures.unlooked:
+        first = _failures.unlooked[0]
+        _failures.unlooked = ()
+        first.result()

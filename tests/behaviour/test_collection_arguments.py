@@ -1,0 +1,435 @@
+"""Collections as arguments: their elements are data of their own, down to a depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock import (
+    COLLECTION_IN,
+    COLLECTION_INOUT,
+    COLLECTION_OUT,
+    INOUT,
+    CallError,
+    DefinitionError,
+    Depth,
+    Type,
+    barrier,
+    task,
+    wait_on,
+)
+from tests.behaviour.modes import Gate, only_workers
+
+pytestmark = pytest.mark.usefixtures("runtime")
+
+
+def generate(i: int) -> Any:
+    return np.random.RandomState(i).rand(5)
+
+
+@task(returns=1)
+def make_vector(i: int) -> Any:
+    return generate(i)
+
+
+@task(returns=1, c=COLLECTION_IN)
+def select_element(c: Any, i: Any) -> Any:
+    return c[i]
+
+
+@task(c=COLLECTION_INOUT)
+def increase_elements(c: Any) -> None:
+    for i in range(len(c)):
+        c[i] += 1.0
+
+
+@task(element=INOUT)
+def increase_element(element: Any) -> None:
+    element += 1.0
+
+
+@task(c=COLLECTION_INOUT)
+def push_to_each(c: Any, value: Any) -> None:
+    for element in c.values() if isinstance(c, dict) else c:
+        element.append(value)
+
+
+@task(bag=INOUT)
+def push(bag: Any, value: Any) -> None:
+    bag.append(value)
+
+
+@task(c=COLLECTION_IN, returns=1)
+def flatten(c: Any) -> Any:
+    return [list(element) for element in (c.values() if isinstance(c, dict) else c)]
+
+
+@task(c=COLLECTION_IN, returns=1)
+def as_is(c: Any) -> Any:
+    return c
+
+
+# --- acceptance tests of the specification ------------------------------------------------------------------------
+
+
+def test_a_vectors_made_by_a_plain_function() -> None:
+    vectors = [generate(i) for i in range(10)]
+    assert (wait_on(select_element(vectors, 4)) == generate(4)).all()
+
+
+def test_b1_vectors_made_by_tasks_and_increased_together() -> None:
+    vectors = [make_vector(i) for i in range(10)]
+    increase_elements(vectors)
+    assert np.allclose(wait_on(select_element(vectors, 4)), generate(4) + 1.0)
+
+
+def test_b2_and_one_of_them_increased_alone() -> None:
+    vectors = [make_vector(i) for i in range(10)]
+    increase_elements(vectors)
+    increase_element(vectors[4])
+    assert np.allclose(wait_on(select_element(vectors, 4)), generate(4) + 2.0)
+    assert np.allclose(wait_on(select_element(vectors, 3)), generate(3) + 1.0)
+
+
+def test_b2_in_the_other_order() -> None:
+    vectors = [make_vector(i) for i in range(10)]
+    increase_element(vectors[4])
+    increase_elements(vectors)
+    assert np.allclose(wait_on(select_element(vectors, 4)), generate(4) + 2.0)
+
+
+def test_b2_with_vectors_of_the_program() -> None:
+    vectors = [generate(i) for i in range(10)]
+    increase_elements(vectors)
+    increase_element(vectors[4])
+    assert np.allclose(wait_on(select_element(vectors, 4)), generate(4) + 2.0)
+    wait_on(vectors)
+    assert np.allclose(vectors[4], generate(4) + 2.0) and np.allclose(vectors[0], generate(0) + 1.0)
+
+
+# --- kinds of collections -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [list, tuple], ids=["list", "tuple"])
+def test_sequences_are_collections_and_keep_their_type(kind: Any) -> None:
+    elements = kind([[0], [1]])
+    push_to_each(elements, 9)
+    found = wait_on(as_is(elements))
+    assert type(found) is kind and found == kind([[0, 9], [1, 9]])
+    assert wait_on(elements) == kind([[0, 9], [1, 9]])
+
+
+def test_the_values_of_a_dict_are_elements() -> None:
+    elements = {"a": [0], 7: [1]}
+    push_to_each(elements, 9)
+    push(elements["a"], 8)
+    assert wait_on(flatten(elements)) == [[0, 9, 8], [1, 9]]
+    assert wait_on(elements) == {"a": [0, 9, 8], 7: [1, 9]}
+
+
+def test_an_object_array_is_a_collection() -> None:
+    cells = np.empty(3, dtype=object)
+    for i in range(3):
+        cells[i] = [i]
+    push_to_each(cells, 9)
+    push(cells[1], 8)
+    assert wait_on(flatten(cells)) == [[0, 9], [1, 9, 8], [2, 9]]
+    assert list(wait_on(cells)) == [[0, 9], [1, 9, 8], [2, 9]]
+
+
+def test_an_object_array_of_two_dimensions() -> None:
+    @task(grid={Type: COLLECTION_INOUT, Depth: 2})
+    def push_to_cells(grid: Any) -> None:
+        for row in grid:
+            for cell in row:
+                cell.append("x")
+
+    grid = np.empty((2, 2), dtype=object)
+    for i, j in np.ndindex(2, 2):
+        grid[i, j] = [i, j]
+    push_to_cells(grid)
+    push(grid[1, 0], "y")
+    wait_on(grid)
+    assert grid[1, 0] == [1, 0, "x", "y"] and grid[0, 1] == [0, 1, "x"]
+
+
+def test_futures_in_a_collection_arrive_as_values() -> None:
+    elements = [make_vector(0), generate(1)]
+    found = wait_on(as_is(elements))
+    assert (found[0] == generate(0)).all() and (found[1] == generate(1)).all()
+
+
+def test_a_collection_of_thousands() -> None:
+    elements = [[i] for i in range(2000)]
+    push_to_each(elements, -1)
+    assert wait_on(flatten(elements)) == [[i, -1] for i in range(2000)]
+
+
+def test_an_empty_collection() -> None:
+    empty: list[Any] = []
+    push_to_each(empty, 1)
+    assert wait_on(flatten(empty)) == []
+    assert wait_on(empty) == []
+
+
+@pytest.mark.parametrize("wrong", [5, "text", None, object()])
+def test_what_is_no_collection_is_an_error_at_the_call(wrong: Any) -> None:
+    with pytest.raises(CallError, match="'c'.*flatten"):
+        flatten(wrong)
+
+
+# --- depth --------------------------------------------------------------------------------------------------------
+
+
+@task(c={Type: COLLECTION_INOUT, Depth: 2})
+def push_to_leaves(c: Any, value: Any) -> None:
+    for row in c:
+        for leaf in row:
+            leaf.append(value)
+
+
+@task(c=COLLECTION_IN(depth=2), returns=1)
+def leaf_at(c: Any, i: int, j: int) -> Any:
+    return list(c[i][j])
+
+
+def test_depth_two_makes_the_inner_elements_data() -> None:
+    grid = [[[i, j] for j in range(2)] for i in range(2)]
+    push_to_leaves(grid, "all")
+    push(grid[1][0], "one")
+    assert wait_on(leaf_at(grid, 1, 0)) == [1, 0, "all", "one"]
+    assert wait_on(leaf_at(grid, 0, 1)) == [0, 1, "all"]
+    push_to_leaves(grid, "again")
+    assert wait_on(grid) == [[[i, j, "all"] + (["one"] if (i, j) == (1, 0) else []) + ["again"] for j in (0, 1)] for i in (0, 1)]
+
+
+def test_depth_two_of_futures() -> None:
+    grid = [[make_list(i, j) for j in range(2)] for i in range(2)]
+    push_to_leaves(grid, "x")
+    push(grid[0][1], "y")
+    assert wait_on(leaf_at(grid, 0, 1)) == [0, 1, "x", "y"]
+    assert wait_on(grid) == [[[0, 0, "x"], [0, 1, "x", "y"]], [[1, 0, "x"], [1, 1, "x"]]]
+
+
+@task(returns=1)
+def make_list(*values: Any) -> Any:
+    return list(values)
+
+
+def test_leaves_above_the_depth_are_data_too() -> None:
+    @task(c={Type: COLLECTION_INOUT, Depth: 3})
+    def push_deep(c: Any) -> None:
+        c[0].value.append(1)
+        c[1][0].value.append(2)
+
+    holders = [Box([]), [Box([])]]
+    push_deep(holders)
+    wait_on(holders)
+    assert holders[0].value == [1] and holders[1][0].value == [2]  # type: ignore[attr-defined, index]
+
+
+class Box:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@pytest.mark.parametrize("depth", [0, -1, "deep", None])
+def test_a_depth_that_makes_no_sense_is_an_error_at_the_decorator(depth: Any) -> None:
+    with pytest.raises((DefinitionError, ValueError, TypeError)):
+
+        @task(c={Type: COLLECTION_IN, Depth: depth})
+        def never(c: Any) -> None: ...
+
+
+def test_a_depth_on_something_else_than_a_collection_is_an_error() -> None:
+    with pytest.raises((DefinitionError, ValueError, TypeError)):
+
+        @task(c={Type: INOUT, Depth: 2})
+        def never(c: Any) -> None: ...
+
+
+# --- elements -----------------------------------------------------------------------------------------------------
+
+
+def test_numbers_as_elements_are_replaced() -> None:
+    numbers = [1.0, 2.0, 3.0]
+    increase_elements(numbers)
+    increase_elements(numbers)
+    assert wait_on(select_element(numbers, 1)) == 4.0
+    assert wait_on(numbers) == [3.0, 4.0, 5.0]
+
+
+def test_numbers_as_values_of_a_dict_are_replaced() -> None:
+    @task(c=COLLECTION_INOUT)
+    def double(c: Any) -> None:
+        for key in c:
+            c[key] *= 2
+
+    prices = {"a": 1, "b": 2}
+    double(prices)
+    double(prices)
+    assert wait_on(prices) == {"a": 4, "b": 8}
+
+
+def test_an_element_replaced_by_another_object() -> None:
+    @task(c=COLLECTION_INOUT)
+    def replace_first(c: Any) -> None:
+        c[0] = [*c[0], "replaced"]
+
+    elements = [[1], [2]]
+    replace_first(elements)
+    push_to_each(elements, "pushed")
+    assert wait_on(flatten(elements)) == [[1, "replaced", "pushed"], [2, "pushed"]]
+    assert wait_on(elements) == [[1, "replaced", "pushed"], [2, "pushed"]]
+
+
+def test_elements_swapped_by_a_task() -> None:
+    @task(c=COLLECTION_INOUT)
+    def swap(c: Any) -> None:
+        c[0], c[1] = c[1], c[0]
+
+    elements = [[1], [2]]
+    swap(elements)
+    assert wait_on(flatten(elements)) == [[2], [1]]
+
+
+def test_an_object_twice_in_a_collection_is_one_object() -> None:
+    shared = [0]
+    elements = [shared, [1], shared]
+
+    @task(c=COLLECTION_INOUT, returns=1)
+    def push_and_compare(c: Any) -> bool:
+        c[0].append(9)
+        return c[0] is c[2]
+
+    assert push_and_compare(elements).result() is True
+    assert wait_on(flatten(elements)) == [[0, 9], [1], [0, 9]]
+    wait_on(elements)
+    assert elements[0] is elements[2] and shared == [0, 9]
+
+
+def test_an_element_shared_by_two_collections() -> None:
+    shared = [0]
+    left, right = [shared, [1]], [[2], shared]
+    push_to_each(left, "l")
+    push_to_each(right, "r")
+    push(shared, "s")
+    assert wait_on(flatten(left)) == [[0, "l", "r", "s"], [1, "l"]]
+    assert wait_on(flatten(right)) == [[2, "r"], [0, "l", "r", "s"]]
+    assert wait_on(shared) == [0, "l", "r", "s"]
+
+
+def test_element_then_container_and_container_then_element() -> None:
+    a, b = [0], [1]
+    push(a, "element")
+    push_to_each([a, b], "container")
+    push(b, "element")
+    assert wait_on(flatten((b, a))) == [[1, "container", "element"], [0, "element", "container"]]
+    assert wait_on(a, b) == [[0, "element", "container"], [1, "container", "element"]]
+
+
+def test_a_list_that_changes_between_calls_is_looked_at_anew() -> None:
+    elements = [[0]]
+    push_to_each(elements, "x")
+    elements.append([1])
+    push_to_each(elements, "y")
+    elements.pop(0)
+    assert wait_on(flatten(elements)) == [[1, "y"]]
+    assert wait_on(elements) == [[1, "y"]]
+    barrier()
+
+
+def test_a_container_that_is_itself_inout_elsewhere() -> None:
+    @task(bag=INOUT)
+    def grow(bag: Any) -> None:
+        bag.append(["new"])
+
+    elements = [[0]]
+    grow(elements)
+    push_to_each(wait_on(elements), "x")
+    assert wait_on(elements) == [[0, "x"], ["new", "x"]]
+
+
+def test_collection_out_fills_the_elements() -> None:
+    @task(c=COLLECTION_OUT)
+    def fill(c: Any) -> None:
+        for i, element in enumerate(c):
+            element[:] = [i] * 2
+
+    elements: list[list[int]] = [[], []]
+    fill(elements)
+    push(elements[1], 9)
+    assert wait_on(elements) == [[0, 0], [1, 1, 9]]
+
+
+def test_collection_in_sees_the_state_at_the_call() -> None:
+    elements = [[0], [1]]
+    before = flatten(elements)
+    elements[0].append(5)
+    after = flatten(elements)
+    assert wait_on(before, after) == [[[0], [1]], [[0, 5], [1]]]
+
+
+def test_an_element_whose_task_failed_fails_the_reader_of_the_collection() -> None:
+    import penstock
+
+    @task(returns=1)
+    def fail() -> Any:
+        raise ValueError("no element")
+
+    failed = fail()
+    with pytest.raises(penstock.DependencyFailed, match="no element"):
+        flatten([[1], failed]).result()
+    assert isinstance(failed.exception(), ValueError)
+
+
+@only_workers
+def test_elements_of_one_collection_are_updated_at_the_same_time(gate: Gate) -> None:
+    @task(element=INOUT)
+    def meet(element: Any, opens: bool, gate: Gate) -> None:
+        if opens:
+            gate.open()
+        else:
+            gate.enter()
+        element.append("met")
+
+    elements = [[0], [1]]
+    push_to_each(elements, "x")
+    meet(elements[0], False, gate)
+    meet(elements[1], True, gate)
+    assert wait_on(flatten(elements)) == [[0, "x", "met"], [1, "x", "met"]]
+
+
+# --- cycles -------------------------------------------------------------------------------------------------------
+
+
+def test_a_collection_that_contains_itself_is_an_error_at_the_call() -> None:
+    loop: list[Any] = [[1]]
+    loop.append(loop)
+    with pytest.raises(CallError) as caught:
+        flatten(loop)
+    message = str(caught.value)
+    assert "cycle" in message and "'c'" in message and "flatten" in message
+    with pytest.raises(CallError, match="cycle"):
+        push_to_each(loop, 1)
+
+
+def test_a_cycle_through_a_deeper_level() -> None:
+    outer: list[Any] = [[1]]
+    inner: list[Any] = [outer]
+    outer.append(inner)
+    with pytest.raises(CallError, match="cycle"):
+        push_to_leaves(outer, 1)
+    with pytest.raises(CallError, match="cycle"):
+        leaf_at(outer, 0, 0)
+
+
+def test_a_cycle_leaves_the_objects_as_they_were() -> None:
+    loop: list[Any] = [[1]]
+    loop.append(loop)
+    with pytest.raises(CallError):
+        push_to_each(loop, 1)
+    push(loop[0], 2)
+    assert wait_on(loop[0]) == [1, 2]

@@ -1,0 +1,455 @@
+"""Files as arguments: one path per real file, versions of files, nothing half-written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import FILE_IN, FILE_INOUT, FILE_OUT, CallError, delete_file, open_file, task, wait_on
+from tests.behaviour.modes import Gate, only_workers
+
+pytestmark = pytest.mark.usefixtures("runtime")
+
+
+@task(path=FILE_OUT)
+def write(path: Any, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+@task(path=FILE_INOUT)
+def append(path: Any, text: str) -> None:
+    with open(path, "a") as file:
+        file.write(text)
+
+
+@task(path=FILE_IN, returns=1)
+def read(path: Any) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+@task(path=FILE_OUT)
+def write_half_and_fail(path: Any) -> None:
+    with open(path, "w") as file:
+        file.write("half")
+    raise OSError("disk on fire")
+
+
+@task(path=FILE_INOUT)
+def append_half_and_fail(path: Any) -> None:
+    with open(path, "a") as file:
+        file.write("half")
+    raise OSError("disk on fire")
+
+
+@task(path=FILE_OUT)
+def forget_to_write(path: Any) -> None:
+    pass
+
+
+@task(path=FILE_OUT)
+def write_behind_gate(path: Any, text: str, gate: Gate) -> None:
+    gate.enter()
+    Path(path).write_text(text)
+
+
+@task(path=FILE_IN, returns=1)
+def read_behind_gate(path: Any, arrived: Gate, leave: Gate) -> tuple[str, str]:
+    before = Path(path).read_text()
+    arrived.enter()
+    leave.enter()
+    return before, Path(path).read_text()
+
+
+KINDS = pytest.mark.parametrize("kind", [str, Path], ids=["str", "Path"])
+
+
+# --- chains -------------------------------------------------------------------------------------------------------
+
+
+@KINDS
+def test_a_chain_of_writers_and_readers(tmp_path: Path, kind: Any) -> None:
+    path = kind(tmp_path / "a.txt")
+    write(path, "1")
+    first = read(path)
+    append(path, "2")
+    second = read(path)
+    append(path, "3")
+    third = read(path)
+    write(path, "new")
+    fourth = read(path)
+    assert wait_on(first, second, third, fourth) == ["1", "12", "123", "new"]
+    penstock.barrier()
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+@KINDS
+def test_a_task_receives_the_kind_of_path_it_was_given(tmp_path: Path, kind: Any) -> None:
+    @task(path=FILE_IN, other=FILE_OUT, returns=1)
+    def kinds(path: Any, other: Any) -> tuple[bool, bool]:
+        Path(other).touch()
+        return isinstance(path, Path), isinstance(other, Path)
+
+    (tmp_path / "a").touch()
+    expected = kind is Path
+    assert kinds(kind(tmp_path / "a"), kind(tmp_path / "b")).result() == (expected, expected)
+
+
+def test_relative_and_absolute_paths_name_one_file(tmp_path: Path, in_folder: Callable[[], Path]) -> None:
+    in_folder()
+    write("a.txt", "1")
+    append(tmp_path / "a.txt", "2")
+    append(str(tmp_path / "a.txt"), "3")
+    append(Path("a.txt"), "4")
+    assert read("./a.txt").result() == "1234"
+    assert (tmp_path / "a.txt").read_text() == "1234"
+
+
+def test_detours_name_one_file(tmp_path: Path, in_folder: Callable[[], Path]) -> None:
+    in_folder()
+    Path("a").mkdir()
+    write("b", "1")
+    append("./a/../b", "2")
+    append(f"{tmp_path}//b", "3")
+    assert read(tmp_path / "a" / ".." / "b").result() == "123"
+
+
+def test_links_name_the_file_they_point_to(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("0")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder_link").symlink_to("folder")
+    append(tmp_path / "link", "1")
+    append(tmp_path / "real", "2")
+    assert read(tmp_path / "link").result() == "012"
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "012"
+    write(tmp_path / "folder_link" / "x", "1")
+    append(tmp_path / "folder" / "x", "2")
+    assert read(tmp_path / "folder_link" / "x").result() == "12"
+
+
+def test_a_task_finds_a_relative_path_where_the_program_meant_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_text(name)
+    monkeypatch.chdir(tmp_path / "one")
+    first = read("x")
+    monkeypatch.chdir(tmp_path / "two")
+    second = read("x")
+    assert wait_on(first, second) == ["one", "two"]
+
+
+def test_a_file_the_program_wrote_and_changed_between_calls(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("1")
+    assert read(path).result() == "1"
+    path.write_text("2")
+    assert read(path).result() == "2"
+    append(path, "3")
+    assert read(path).result() == "23"
+    with open_file(path, "w") as file:
+        file.write("mine")
+    assert read(path).result() == "mine"
+
+
+def test_a_new_file_in_an_empty_folder_appears_with_its_name_only(tmp_path: Path) -> None:
+    write(tmp_path / "a", "1")
+    append(tmp_path / "a", "2")
+    penstock.barrier()
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_many_files_at_once(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.txt" for i in range(30)]
+    for i, path in enumerate(paths):
+        write(path, str(i))
+    assert wait_on([read(path) for path in paths]) == [str(i) for i in range(30)]
+    assert sorted(os.listdir(tmp_path)) == sorted(path.name for path in paths)
+
+
+def test_two_outputs_of_one_task(tmp_path: Path) -> None:
+    @task(left=FILE_OUT, right=FILE_OUT)
+    def split(text: str, left: Any, right: Any) -> None:
+        Path(left).write_text(text[:2])
+        Path(right).write_text(text[2:])
+
+    split("abcd", tmp_path / "l", tmp_path / "r")
+    assert wait_on(read(tmp_path / "l"), read(tmp_path / "r")) == ["ab", "cd"]
+
+
+def test_a_binary_file_arrives_whole(tmp_path: Path) -> None:
+    @task(path=FILE_OUT)
+    def dump(path: Any, count: int) -> None:
+        Path(path).write_bytes(bytes(range(256)) * count)
+
+    dump(tmp_path / "b", 5000)
+    with open_file(tmp_path / "b", "rb") as file:
+        assert file.read() == bytes(range(256)) * 5000
+
+
+def test_a_file_and_its_mode_survive_an_update(tmp_path: Path) -> None:
+    path = tmp_path / "script.sh"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o750)
+    append(path, "true\n")
+    penstock.barrier()
+    assert path.read_text() == "#!/bin/sh\ntrue\n"
+    assert path.stat().st_mode & 0o777 == 0o750
+
+
+def test_a_new_file_has_the_mode_an_ordinary_program_would_give_it(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    write(tmp_path / "a", "1")
+    penstock.barrier()
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_files_with_odd_names(tmp_path: Path) -> None:
+    for name in ("with space", "naïve-ü", "semi;colon", ".hidden", "a" * 200):
+        write(tmp_path / name, name)
+        assert read(tmp_path / name).result() == name
+
+
+# --- old versions -------------------------------------------------------------------------------------------------
+
+
+@only_workers
+def test_a_reader_of_the_old_version_keeps_it_while_a_new_one_is_written(
+    tmp_path: Path, gate: Gate, second_gate: Gate
+) -> None:
+    path = tmp_path / "a"
+    write(path, "old")
+    slow = read_behind_gate(path, gate, second_gate)
+    gate.open()
+    write(path, "new")
+    assert read(path).result(30) == "new"
+    assert not slow.done()
+    second_gate.open()
+    assert slow.result() == ("old", "old")
+    assert path.read_text() == "new"
+
+
+@only_workers
+def test_a_reader_that_has_not_started_still_gets_the_old_version(tmp_path: Path, gate: Gate) -> None:
+    @task(path=FILE_IN, returns=1)
+    def read_after(path: Any, signal: Any) -> str:
+        return Path(path).read_text()
+
+    @task(returns=1)
+    def pass_gate(gate: Gate) -> int:
+        gate.enter()
+        return 1
+
+    path = tmp_path / "a"
+    write(path, "old")
+    late = read_after(path, pass_gate(gate))
+    append(path, " and new")
+    assert read(path).result(30) == "old and new"
+    gate.open()
+    assert late.result() == "old"
+
+
+@only_workers
+def test_a_reader_of_the_programs_own_file_keeps_it_while_a_new_one_is_written(
+    tmp_path: Path, gate: Gate, second_gate: Gate
+) -> None:
+    path = tmp_path / "a"
+    path.write_text("mine")
+    slow = read_behind_gate(path, gate, second_gate)
+    gate.open()
+    write(path, "theirs")
+    assert read(path).result(30) == "theirs"
+    second_gate.open()
+    assert slow.result() == ("mine", "mine")
+    penstock.barrier()
+    assert path.read_text() == "theirs"
+
+
+@only_workers
+def test_an_older_writer_that_ends_later_does_not_win(tmp_path: Path, gate: Gate) -> None:
+    path = tmp_path / "a"
+    write_behind_gate(path, "old", gate)
+    old = read(path)
+    write(path, "new")
+    assert read(path).result(30) == "new"
+    gate.open()
+    assert old.result() == "old"
+    assert read(path).result() == "new"
+    penstock.barrier()
+    assert path.read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["a", "gate"]
+
+
+@only_workers
+def test_the_old_file_is_whole_until_the_new_one_is(tmp_path: Path, gate: Gate) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    write_behind_gate(path, "new", gate)
+    assert path.read_text() == "old"
+    gate.open()
+    penstock.barrier()
+    assert path.read_text() == "new"
+
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writer", [write_half_and_fail, append_half_and_fail])
+def test_a_failing_writer_leaves_the_old_file_and_no_litter(tmp_path: Path, writer: Any) -> None:
+    path = tmp_path / "a"
+    path.write_text("precious")
+    writer(path)
+    with pytest.raises(OSError, match="disk on fire"):
+        penstock.barrier()
+    assert path.read_text() == "precious"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_failing_writer_of_a_new_file_leaves_nothing(tmp_path: Path) -> None:
+    write_half_and_fail(tmp_path / "a")
+    with pytest.raises(OSError, match="disk on fire"):
+        penstock.barrier()
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_reader_of_a_failed_writer_fails_with_the_root_cause(tmp_path: Path) -> None:
+    write_half_and_fail(tmp_path / "a")
+    reader = read(tmp_path / "a")
+    with pytest.raises(penstock.DependencyFailed, match="disk on fire") as caught:
+        reader.result()
+    assert "write_half_and_fail" in str(caught.value)
+
+
+def test_a_file_can_be_written_again_after_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_half_and_fail(path)
+    with pytest.raises(OSError):
+        penstock.barrier()
+    write(path, "good")
+    assert read(path).result() == "good"
+
+
+def test_a_task_that_does_not_write_its_file_is_an_error_that_names_both(tmp_path: Path) -> None:
+    future = forget_to_write(tmp_path / "promised.txt")
+    with pytest.raises(penstock.TaskError) as caught:
+        future.result()
+    message = str(caught.value)
+    assert "forget_to_write" in message and "'path'" in message and "promised.txt" in message
+    with pytest.raises(penstock.TaskError):
+        open_file(tmp_path / "promised.txt")
+
+
+def test_a_missing_input_that_no_task_makes_is_an_error_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(CallError) as caught:
+        read(tmp_path / "missing.txt")
+    message = str(caught.value)
+    assert "missing.txt" in message and "path" in message and "read" in message
+    with pytest.raises(CallError, match=r"missing\.txt"):
+        append(tmp_path / "missing.txt", "x")
+
+
+def test_an_input_that_a_task_will_make_need_not_exist(tmp_path: Path) -> None:
+    write(tmp_path / "later", "x")
+    assert read(tmp_path / "later").result() == "x"
+
+
+def test_something_that_is_no_path_is_an_error_at_the_call() -> None:
+    for wrong in (5, None, ["a"], object()):
+        with pytest.raises(TypeError, match="path"):
+            write(wrong, "x")
+
+
+def test_a_folder_cannot_be_written_as_a_file(tmp_path: Path) -> None:
+    with pytest.raises(CallError, match="directory"):
+        write(tmp_path, "x")
+
+
+def test_a_folder_that_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises((OSError, penstock.PenstockError), match="no_such_folder"):
+        wait_on(write(tmp_path / "no_such_folder" / "a", "x"))
+
+
+# --- open_file and delete_file ------------------------------------------------------------------------------------
+
+
+@KINDS
+def test_open_file_waits_for_the_last_writer(tmp_path: Path, kind: Any) -> None:
+    path = kind(tmp_path / "a")
+    write(path, "1")
+    append(path, "2")
+    with open_file(path) as file:
+        assert file.read() == "12"
+
+
+@only_workers
+def test_open_file_really_waits(tmp_path: Path, gate: Gate) -> None:
+    import threading
+
+    write_behind_gate(tmp_path / "a", "text", gate)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(open_file(tmp_path / "a").read()))
+    reader.start()
+    reader.join(0.05)
+    assert reader.is_alive() and not found
+    gate.open()
+    reader.join(30)
+    assert found == ["text"]
+
+
+def test_open_file_of_an_ordinary_file_and_of_a_missing_one(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("ü", encoding="utf-8")
+    with open_file(tmp_path / "mine", encoding="utf-8") as file:
+        assert file.read() == "ü"
+    with pytest.raises(FileNotFoundError):
+        open_file(tmp_path / "none")
+
+
+def test_open_file_for_a_file_whose_writer_failed_raises(tmp_path: Path) -> None:
+    write_half_and_fail(tmp_path / "a")
+    with pytest.raises((OSError, penstock.TaskError), match="disk on fire"):
+        open_file(tmp_path / "a")
+
+
+def test_what_the_program_writes_with_open_file_reaches_the_next_task(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write(path, "1")
+    with open_file(path, "a") as file:
+        file.write("2")
+    assert read(path).result() == "12"
+
+
+def test_delete_file_after_its_users(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write(path, "1")
+    reader = read(path)
+    delete_file(path)
+    assert not path.exists()
+    assert reader.result() == "1"
+    with pytest.raises(CallError, match="does not exist"):
+        read(path)
+    write(path, "again")
+    assert read(path).result() == "again"
+
+
+def test_delete_file_of_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        delete_file(tmp_path / "none")
+
+
+def test_a_default_path_is_a_file_too(tmp_path: Path, in_folder: Callable[[], Path]) -> None:
+    @task(path=FILE_OUT)
+    def write_default(text: str, path: str = "default.txt") -> None:
+        Path(path).write_text(text)
+
+    in_folder()
+    write_default("d")
+    assert read("default.txt").result() == "d"
+    assert (tmp_path / "default.txt").read_text() == "d"

@@ -1,0 +1,163 @@
+"""Versions and renaming: readers keep the version of their call, and writers never wait for readers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock import INOUT, OUT, task, wait_on
+from tests.behaviour.modes import Gate, only_workers
+
+pytestmark = pytest.mark.usefixtures("runtime")
+
+
+@task(obj=INOUT)
+def push(obj: Any, value: Any) -> None:
+    obj.append(value)
+
+
+@task(obj=INOUT)
+def bump(obj: Any) -> None:
+    obj += 1
+
+
+@task(returns=1)
+def read(obj: Any) -> Any:
+    return obj.copy()
+
+
+@task(returns=1)
+def read_slowly(obj: Any, arrived: Gate, leave: Gate) -> Any:
+    before = obj.copy()
+    arrived.enter()
+    leave.enter()
+    return before, obj.copy()
+
+
+@task(obj=OUT)
+def renew(obj: Any, value: Any) -> None:
+    obj[:] = value
+
+
+def test_each_reader_sees_the_version_of_its_call() -> None:
+    bag: list[int] = []
+    readers = []
+    for i in range(30):
+        readers.append(read(bag))
+        push(bag, i)
+    assert wait_on(readers) == [list(range(i)) for i in range(30)]
+    assert wait_on(bag) == list(range(30))
+
+
+def test_a_long_chain_of_inout() -> None:
+    bag: list[int] = []
+    for i in range(500):
+        push(bag, i)
+    assert wait_on(bag) == list(range(500))
+
+
+def test_independent_chains_do_not_mix() -> None:
+    bags: list[list[int]] = [[] for _ in range(5)]
+    for i in range(20):
+        for number, bag in enumerate(bags):
+            push(bag, (number, i))
+    assert wait_on(bags) == [[(number, i) for i in range(20)] for number in range(5)]
+
+
+@pytest.mark.parametrize("size", [3, 300_000])
+@only_workers
+def test_a_writer_does_not_wait_for_a_reader_and_the_reader_keeps_its_version(
+    size: int, gate: Gate, second_gate: Gate
+) -> None:
+    numbers = np.zeros(size)
+    bump(numbers)
+    slow = read_slowly(numbers, gate, second_gate)
+    gate.open()  # the reader has the old version in its hands and will not end by itself
+    bump(numbers)
+    new = read(numbers)
+    assert (new.result(30) == 2).all()
+    assert not slow.done()
+    second_gate.open()
+    before, after = slow.result(30)
+    assert (before == 1).all() and (after == 1).all()
+    assert (wait_on(numbers) == 2).all()
+
+
+@only_workers
+def test_a_writer_does_not_wait_for_a_reader_that_has_not_started(gate: Gate) -> None:
+    @task(returns=1)
+    def pass_gate(gate: Gate) -> int:
+        gate.enter()
+        return 1
+
+    @task(returns=1)
+    def read_after(obj: Any, signal: int) -> Any:
+        return list(obj)
+
+    bag = [1]
+    push(bag, 2)
+    late = read_after(bag, pass_gate(gate))
+    push(bag, 3)
+    assert wait_on(bag) == [1, 2, 3]
+    assert not late.done()
+    gate.open()
+    assert late.result() == [1, 2]
+
+
+@only_workers
+def test_out_does_not_wait_for_earlier_writers(gate: Gate) -> None:
+    @task(obj=INOUT)
+    def push_behind_gate(obj: list[int], gate: Gate) -> None:
+        gate.enter()
+        obj.append(1)
+
+    bag = [0]
+    push_behind_gate(bag, gate)
+    old = read(bag)
+    renew(bag, [7])
+    assert read(bag).result(30) == [7]
+    gate.open()
+    assert old.result() == [0, 1]
+    assert wait_on(bag) == [7]
+
+
+@only_workers
+def test_readers_of_one_version_run_at_the_same_time(gate: Gate) -> None:
+    @task(returns=1)
+    def meet(obj: Any, opens: bool, gate: Gate) -> int:
+        if opens:
+            gate.open()
+        else:
+            gate.enter()
+        return len(obj)
+
+    bag = [1, 2]
+    push(bag, 3)
+    assert wait_on(meet(bag, False, gate), meet(bag, True, gate)) == [3, 3]
+    wait_on(bag)
+
+
+def test_a_future_and_the_object_it_was_made_from_are_two_things() -> None:
+    bag = [1]
+    copy = read(bag)
+    push(copy, 2)
+    push(bag, 3)
+    assert wait_on(bag, copy) == [[1, 3], [1, 2]]
+
+
+def test_an_object_that_holds_an_updated_object_sees_the_newest_version() -> None:
+    inner = [1]
+    outer = {"inner": inner}
+    push(inner, 2)
+
+    @task(returns=1)
+    def look(outer: Any) -> Any:
+        return list(outer["inner"])
+
+    first = look(outer)
+    push(inner, 3)
+    second = look(outer)
+    assert wait_on(first, second) == [[1, 2], [1, 2, 3]]
+    assert wait_on(inner) == [1, 2, 3] and outer == {"inner": [1, 2, 3]}

@@ -1,0 +1,391 @@
+"""The main program ends, in every way it can: what it shows, how fast it is gone, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import Runtime, task, wait_on
+from tests.faults.programs import Program, alive, gone, run, surroundings
+
+pytestmark = pytest.mark.timeout(30)
+
+BUSY = """
+@task
+def busy(number):
+    arrive(number)
+    if number % 2:
+        signal.pause()
+    while True:
+        pass
+
+@task
+def never():
+    print("this must not run")
+
+with_consumers = [busy(0), busy(1), busy(2), never()]
+"""
+
+
+def busy_program(folder: Path, ending: str, before: str = "penstock.start(cpus=2)", **environ: str) -> Program:
+    """A program whose two lanes are busy for ever and which then does something."""
+    return Program(folder, f"{before}\n{BUSY}\n{ending}\n", **environ)
+
+
+WAITS = {
+    "in result": "with_consumers[0].result()",
+    "in wait_on": "wait_on(with_consumers)",
+    "in barrier": "barrier()",
+    "in a computation": "while True: pass",
+    "in as_completed": "list(penstock.as_completed(with_consumers))",
+    "at its end": "",
+    "in stop": "penstock.stop()",
+    "in a with block": "penstock.stop(abort=True)\nwith penstock.Runtime(cpus=2):\n    busy(4).result()",
+    "at the window": "penstock.stop(abort=True)\nwith penstock.Runtime(cpus=2, window=3):\n    [busy(4) for _ in range(9)]",
+}
+
+
+# --- signals ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", WAITS)
+def test_ctrl_c_gives_the_prompt_back_at_once_and_leaves_nothing(tmp_path: Path, where: str) -> None:
+    with busy_program(tmp_path, WAITS[where]) as program:
+        awaited = "4" if "busy(4)" in WAITS[where] else "1"
+        while program.arrival() != awaited:
+            continue
+        family = program.family()
+        assert len(family) >= 3  # the fork server and two workers
+        program.interrupt_group()
+        status, output, errors = program.ends(within=2)
+        assert status in (130, 1, -signal.SIGINT)
+        assert "nterrupt" in errors
+        assert "this must not run" not in output
+        gone(family, program, within=0.5)
+
+
+def test_ctrl_c_twice_does_no_harm(tmp_path: Path) -> None:
+    with busy_program(tmp_path, "barrier()") as program:
+        for _ in range(2):
+            program.arrival()
+        family = program.family()
+        program.interrupt_group()
+        program.interrupt_group()
+        program.ends(within=2)
+        gone(family, program)
+
+
+def test_ctrl_c_that_the_program_catches_lets_it_go_on(tmp_path: Path) -> None:
+    ending = """
+try:
+    barrier()
+except KeyboardInterrupt:
+    penstock.cancel(*with_consumers)
+
+@task
+def fine():
+    return "fine"
+
+print(fine().result())
+"""
+    with busy_program(tmp_path, ending) as program:
+        for _ in range(2):
+            program.arrival()
+        program.interrupt_group()
+        status, output, errors = program.ends(within=4)
+        assert (status, output.strip()) == (0, "fine"), errors
+        gone([], program)
+
+
+@pytest.mark.parametrize("keep", ["always", "never", "failed"])
+def test_run_directory_after_ctrl_c_is_kept_as_configured(tmp_path: Path, keep: str) -> None:
+    run_dir = tmp_path / "the run"
+    settings = {"PENSTOCK_RUN_DIR": str(run_dir), "PENSTOCK_KEEP_RUN_DIR": keep}
+    with busy_program(tmp_path, "barrier()", **settings) as program:
+        for _ in range(2):
+            program.arrival()
+        assert run_dir.is_dir()
+        program.interrupt_group()
+        program.ends(within=2)
+        gone([], program)
+    if keep == "never":
+        assert not run_dir.exists()
+    else:
+        assert [path.name for path in run_dir.iterdir()] == ["events.jsonl"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT])
+def test_signal_that_ends_the_main_program_ends_everything(tmp_path: Path, number: signal.Signals) -> None:
+    with busy_program(tmp_path, "barrier()") as program:
+        for _ in range(2):
+            program.arrival()
+        family = program.family()
+        program.signal(number)
+        status, _, _ = program.ends(within=2)
+        assert status == -number
+        gone(family, program)
+
+
+def test_kill_of_the_main_program_takes_grandchildren_along(tmp_path: Path) -> None:
+    source = """
+import subprocess
+
+@task
+def start():
+    subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=subprocess.DEVNULL)
+    arrive("started")
+    signal.pause()
+
+start().result()
+"""
+    with Program(tmp_path, source) as program:
+        program.arrival()
+        family = program.family()
+        assert any("sleep" in process.cmdline() for process in family)
+        program.signal(signal.SIGKILL)
+        program.ends(within=2)
+        gone(family, program)
+
+
+def test_main_program_that_crashes_leaves_nothing(tmp_path: Path) -> None:
+    with busy_program(tmp_path, "import ctypes; ctypes.string_at(0)") as program:
+        family = program.family()
+        status, _, _ = program.ends(within=5)
+        assert status == -signal.SIGSEGV
+        gone(family, program)
+
+
+def test_os_exit_of_the_main_program_leaves_nothing(tmp_path: Path) -> None:
+    with busy_program(tmp_path, "arrive('last'); os._exit(5)") as program:
+        while program.arrival() != "last":
+            continue
+        status, _, _ = program.ends(within=2)
+        assert status == 5
+        gone([], program)
+
+
+# --- exceptions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inside", ["", "with penstock.Runtime(cpus=2):\n    busy(8); "])
+def test_main_program_that_raises_ends_at_once_with_its_traceback(tmp_path: Path, inside: str) -> None:
+    with busy_program(tmp_path, f"{inside}raise LookupError('mine')") as program:
+        status, output, errors = program.ends(within=4)
+        assert status == 1
+        assert "LookupError: mine" in errors
+        assert errors.count("Traceback") == 1
+        assert "this must not run" not in output
+        gone([], program)
+
+
+def test_main_program_that_raises_from_a_thread_still_ends_normally(tmp_path: Path) -> None:
+    source = """
+@task
+def double(number):
+    return 2 * number
+
+def submit():
+    future = double(21)
+    print(future.result())
+    raise LookupError("in a thread")
+
+thread = threading.Thread(target=submit)
+thread.start()
+thread.join()
+print(double(4).result())
+"""
+    status, output, errors = run(tmp_path, source)
+    assert (status, output.split()) == (0, ["42", "8"])
+    assert "LookupError" in errors
+
+
+def test_sys_exit_of_the_main_program_waits_for_its_tasks_and_keeps_its_status(tmp_path: Path) -> None:
+    source = """
+@task(path=FILE_OUT)
+def write(path):
+    time.sleep(0.2)
+    with open(path, "w") as file:
+        file.write("done")
+
+write("result.txt")
+sys.exit(3)
+"""
+    status, _, errors = run(tmp_path, source)
+    assert status == 3, errors
+    assert (tmp_path / "result.txt").read_text() == "done"
+
+
+def test_tasks_in_flight_at_a_normal_end_are_completed(tmp_path: Path) -> None:
+    source = """
+@task(path=FILE_OUT)
+def write(path, number):
+    time.sleep(0.05)
+    print("wrote", number, flush=True)
+    with open(path, "w") as file:
+        file.write(str(number))
+
+for number in range(10):
+    write(f"{number}.txt", number)
+"""
+    status, output, errors = run(tmp_path, source)
+    assert status == 0, errors
+    assert sorted(output.split("\n")) == ["", *(f"wrote {number}" for number in range(10))]
+    assert [(tmp_path / f"{number}.txt").read_text() for number in range(10)] == [str(n) for n in range(10)]
+
+
+FAILS = """
+@task
+def fail(number):
+    raise LookupError(f"nobody looks at {number}")
+
+@task
+def consume(value):
+    return value
+"""
+
+
+def test_failure_that_nobody_looked_at_is_reported_at_the_end(tmp_path: Path) -> None:
+    source = FAILS + "consume(fail(1))\nprint('the end of the program')"
+    status, output, errors = run(tmp_path, source)
+    assert status == 1
+    assert "the end of the program" in output
+    assert "LookupError: nobody looks at 1" in errors
+    assert "fail#1" in errors
+    assert "app.py" in errors
+    assert "raise LookupError" in errors
+
+
+def test_failure_that_somebody_looked_at_is_not_reported_again(tmp_path: Path) -> None:
+    source = FAILS + """
+future = fail(1)
+try:
+    wait_on(future)
+except LookupError:
+    print("seen")
+other = fail(2)
+assert "2" in str(other.exception())
+"""
+    assert run(tmp_path, source) == (0, "seen\n", "")
+
+
+def test_many_failures_that_nobody_looked_at_are_reported_in_short(tmp_path: Path) -> None:
+    status, _, errors = run(tmp_path, FAILS + "futures = [fail(number) for number in range(500)]")
+    assert status == 1
+    assert "499 more" in errors
+    assert len(errors.splitlines()) < 100
+
+
+def test_exit_handlers_of_the_program_run_when_a_failure_is_reported(tmp_path: Path) -> None:
+    source = "import atexit\natexit.register(lambda: print('handler ran'))\n" + FAILS + "fail(1)"
+    status, output, _ = run(tmp_path, source)
+    assert status == 1
+    assert "handler ran" in output
+
+
+def test_command_line_ends_in_the_same_ways(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock.cli", "run", "--no-progress", "app.py"]
+    (tmp_path / "app.py").write_text("from penstock import task, wait_on\n" + FAILS + "future = fail(1)\n")
+    done = subprocess.run(command, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "LookupError: nobody looks at 1" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_command_line_is_ended_by_signals_without_leftovers(tmp_path: Path, number: signal.Signals) -> None:
+    wrapper = "import sys; sys.argv[0] = 'penstock'; from penstock.cli import main; sys.exit(main())"
+    arguments = ("-c", wrapper, "run", "--no-progress", "--cpus", "2")
+    with Program(tmp_path, BUSY + "barrier()", interpreter=arguments) as program:
+        for _ in range(2):
+            program.arrival()
+        family = program.family()
+        program.signal(number)
+        status, _, errors = program.ends(within=2)
+        assert status == (130 if number == signal.SIGINT else -number), errors
+        gone(family, program)
+
+
+# --- a fork of the program ----------------------------------------------------------------------------------------
+
+
+@task
+def double(number: int) -> int:
+    return 2 * number
+
+
+def in_a_fork(work: str) -> int:
+    """Fork this process, as user code may, and give the exit status of the child."""
+    pid = os.fork()
+    if pid == 0:
+        status = 99
+        try:
+            status = _child(work)
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _child(work: str) -> int:
+    if work == "stop":
+        penstock.stop()
+        penstock.stop(abort=True)
+    elif work == "barrier":
+        penstock.barrier()
+    elif work == "runtime of its own":
+        with penstock.Runtime(cpus=1):
+            return 0 if double(4).result() == 8 else 1
+    return 0
+
+
+@pytest.mark.parametrize("work", ["nothing", "stop", "barrier", "runtime of its own"])
+def test_fork_of_the_main_program_does_not_disturb_its_tasks(runtime: Runtime, work: str) -> None:
+    futures = [double(number) for number in range(50)]
+    assert in_a_fork(work) == 0
+    assert wait_on(futures) == [2 * number for number in range(50)]
+    assert double(4).result() == 8
+
+
+def test_fork_that_exits_normally_does_not_wait_for_or_end_the_parents_tasks(tmp_path: Path) -> None:
+    source = """
+@task
+def slow():
+    time.sleep(0.3)
+    return "value"
+
+future = slow()
+pid = os.fork()
+if pid == 0:
+    sys.exit(4)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), future.done(), future.result())
+"""
+    status, output, errors = run(tmp_path, source)
+    assert (status, output.strip()) == (0, "4 False value"), errors
+
+
+def test_fork_that_outlives_the_main_program_keeps_no_worker_alive(tmp_path: Path) -> None:
+    source = """
+penstock.start(cpus=2)
+@task
+def double(number):
+    return 2 * number
+
+double(2).result()
+pid = os.fork()
+if pid == 0:
+    arrive(os.getpid())
+    signal.pause()
+"""
+    with Program(tmp_path, source) as program:
+        fork = int(program.arrival())
+        family = [process for process in program.family() if process.pid != fork] if program.process.poll() is None else []
+        try:
+            program.process.wait(5)
+            gone(family, program)
+        finally:
+            os.kill(fork, signal.SIGKILL)
+        assert not [process for process in family if alive(process)]

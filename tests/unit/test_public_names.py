@@ -1,0 +1,99 @@
+"""The public names, pinned: adding or removing one is a decision, made here."""
+
+from __future__ import annotations
+
+import inspect
+import types
+
+import penstock
+
+NAMES = [
+    "ArgumentChanged",
+    "COLLECTION_IN",
+    "COLLECTION_INOUT",
+    "COLLECTION_OUT",
+    "CallError",
+    "ConfigError",
+    "ConstraintError",
+    "DefinitionError",
+    "DependencyFailed",
+    "Depth",
+    "Executor",
+    "FILE_IN",
+    "FILE_INOUT",
+    "FILE_OUT",
+    "Future",
+    "IN",
+    "INOUT",
+    "OUT",
+    "PenstockError",
+    "ReturnsMismatch",
+    "Runtime",
+    "RuntimeStopped",
+    "SerializationError",
+    "TaskCancelled",
+    "TaskError",
+    "TaskFailed",
+    "TaskTimeout",
+    "Type",
+    "WorkerDied",
+    "as_completed",
+    "barrier",
+    "cancel",
+    "constraint",
+    "delete_file",
+    "delete_object",
+    "open_file",
+    "share",
+    "start",
+    "stop",
+    "task",
+    "wait",
+    "wait_on",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(penstock.__all__) == NAMES
+
+
+def test_no_name_is_listed_twice() -> None:
+    assert len(penstock.__all__) == len(set(penstock.__all__))
+
+
+def test_every_name_can_be_imported() -> None:
+    found: dict[str, object] = {}
+    exec("from penstock import *", found)
+    assert sorted(name for name in found if name != "__builtins__") == NAMES
+
+
+def test_nothing_else_looks_public() -> None:
+    """Besides the listed names only modules and dunders are visible, so that completion shows what is meant."""
+    others = {
+        name
+        for name, value in vars(penstock).items()
+        if not name.startswith("_") and name not in penstock.__all__ and not isinstance(value, types.ModuleType)
+    }
+    assert others <= {"annotations", "Any", "TYPE_CHECKING"}
+
+
+def test_every_function_and_class_has_a_docstring() -> None:
+    for name in NAMES:
+        thing = getattr(penstock, name)
+        if inspect.isfunction(thing) or inspect.isclass(thing):
+            assert thing.__doc__, f"penstock.{name} has no docstring"
+
+
+def test_every_error_is_a_penstock_error() -> None:
+    for name in NAMES:
+        thing = getattr(penstock, name)
+        if inspect.isclass(thing) and issubclass(thing, BaseException):
+            assert issubclass(thing, penstock.PenstockError), name
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    import tomllib
+    from pathlib import Path
+
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    assert tomllib.loads(project.read_text())["project"]["version"] == penstock.__version__

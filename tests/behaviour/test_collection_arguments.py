@@ -202,7 +202,9 @@ def test_depth_two_makes_the_inner_elements_data() -> None:
     assert wait_on(leaf_at(grid, 1, 0)) == [1, 0, "all", "one"]
     assert wait_on(leaf_at(grid, 0, 1)) == [0, 1, "all"]
     push_to_leaves(grid, "again")
-    assert wait_on(grid) == [[[i, j, "all"] + (["one"] if (i, j) == (1, 0) else []) + ["again"] for j in (0, 1)] for i in (0, 1)]
+    assert wait_on(grid) == [
+        [[i, j, "all"] + (["one"] if (i, j) == (1, 0) else []) + ["again"] for j in (0, 1)] for i in (0, 1)
+    ]
 
 
 def test_depth_two_of_futures() -> None:

@@ -19,7 +19,8 @@ def plain(x: int = 1) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", ["computing_units", "ComputingUnits", "COMPUTING_UNITS", "computingunits", "computingUnits", "Computing_Units"]
+    "name",
+    ["computing_units", "ComputingUnits", "COMPUTING_UNITS", "computingunits", "computingUnits", "Computing_Units"],
 )
 def test_names_in_any_case_with_or_without_underscores(name: str) -> None:
     assert constraint(**{name: 1})(task(plain))(5).result() == 5

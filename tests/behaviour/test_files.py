@@ -234,7 +234,8 @@ def test_a_reader_of_the_old_version_keeps_it_while_a_new_one_is_written(
     assert not slow.done()
     second_gate.open()
     assert slow.result() == ("old", "old")
-    assert path.read_text() == "new"
+    with penstock.open_file(path) as file:
+        assert file.read() == "new"
 
 
 @only_workers

@@ -53,7 +53,7 @@ def test_the_first_program(in_folder: Callable[[], Path]) -> None:
         assert json.load(file) == Counter(TEXT.split())
 
 
-PROGRAM = '''
+PROGRAM = """
 import json, sys
 from collections import Counter
 from penstock import task, constraint, wait_on, INOUT, FILE_OUT
@@ -78,10 +78,12 @@ for start in range(0, len(words), 3):
     merge(total, count(words[start:start + 3]))
 save(total, "result.json")
 print(json.dumps(wait_on(total), sort_keys=True))
-'''
+"""
 
 
-@pytest.mark.parametrize("environ", [{"PENSTOCK_CPUS": "2"}, {"PENSTOCK_MODE": "inline"}, {}], ids=["2", "inline", "none"])
+@pytest.mark.parametrize(
+    "environ", [{"PENSTOCK_CPUS": "2"}, {"PENSTOCK_MODE": "inline"}, {}], ids=["2", "inline", "none"]
+)
 def test_the_first_program_as_a_script_without_a_guard(script: Any, tmp_path: Path, environ: dict[str, str]) -> None:
     import os
 

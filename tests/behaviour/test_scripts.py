@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-MODES = pytest.mark.parametrize("environ", [{"PENSTOCK_CPUS": "2"}, {"PENSTOCK_MODE": "inline"}], ids=["workers", "inline"])
+MODES = pytest.mark.parametrize(
+    "environ", [{"PENSTOCK_CPUS": "2"}, {"PENSTOCK_MODE": "inline"}], ids=["workers", "inline"]
+)
 
 
 @MODES
 def test_functions_classes_and_constants_of_the_script_itself(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 from dataclasses import dataclass
 from enum import Enum
 from penstock import task, wait_on, INOUT
@@ -70,7 +72,7 @@ try:
     fail().result()
 except Mistake as error:
     print("caught", error)
-''',
+""",
         **environ,
     )
     assert done.stdout == "3 19 57 120\n[0, 2, 4, 6]\ncaught mine\n"
@@ -81,7 +83,7 @@ except Mistake as error:
 def test_a_function_sees_what_the_script_has_defined_at_the_call(script: Any, environ: dict[str, str]) -> None:
     """Names are looked up when the task runs, so a helper may be defined after the task that uses it."""
     done = script(
-        '''
+        """
 from penstock import task
 
 @task(returns=1)
@@ -92,7 +94,7 @@ def later(x):
     return 10 * x
 
 print(outer(2).result())
-''',
+""",
         **environ,
     )
     assert done.stdout == "21\n"
@@ -101,7 +103,7 @@ print(outer(2).result())
 @MODES
 def test_a_global_changed_between_calls(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 from penstock import task
 
 FACTOR = 2
@@ -122,7 +124,7 @@ print(scaled(1).result())
 def helper(x):
     return -x
 print(scaled(1).result(), scaled.map([1, 2]).results())
-''',
+""",
         **environ,
     )
     assert done.stdout == "3\n11\n12\n1 [1, 0]\n"
@@ -138,12 +140,12 @@ def test_a_module_next_to_the_script_can_be_imported_by_tasks(
         "@task(returns=1)\ndef make(v): return Thing(v)\n"
     )
     done = script(
-        '''
+        """
 from mylib import Thing, make
 value = make(5).result()
 assert isinstance(value, Thing)
 print(value.v, make(Thing(make(1))).result().v.v.v)
-''',
+""",
         **environ,
     )
     assert done.stdout == "5 1\n"
@@ -152,7 +154,7 @@ print(value.v, make(Thing(make(1))).result().v.v.v)
 def test_the_script_runs_once(script: Any) -> None:
     """Workers do not import the script again: no guard is needed."""
     done = script(
-        '''
+        """
 import os
 from penstock import task
 print("the script runs")
@@ -160,7 +162,7 @@ print("the script runs")
 def where():
     return os.getpid()
 assert where().result() != os.getpid()
-''',
+""",
         PENSTOCK_CPUS="2",
     )
     assert done.stdout == "the script runs\n"
@@ -169,7 +171,7 @@ assert where().result() != os.getpid()
 @MODES
 def test_a_program_that_ends_waits_for_its_tasks(script: Any, tmp_path: Path, environ: dict[str, str]) -> None:
     script(
-        '''
+        """
 import time
 from penstock import task, FILE_OUT
 @task(path=FILE_OUT)
@@ -179,7 +181,7 @@ def slow(path):
         file.write("done")
 for i in range(4):
     slow(f"{i}.txt")
-''',
+""",
         **environ,
     )
     assert [(tmp_path / f"{i}.txt").read_text() for i in range(4)] == ["done"] * 4
@@ -188,14 +190,14 @@ for i in range(4):
 @MODES
 def test_a_failure_nobody_looked_at_is_told_at_the_end(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 from penstock import task
 @task
 def fail(x):
     raise ValueError("nobody looked")
 fail(1)
 print("end of program")
-''',
+""",
         status=1,
         **environ,
     )
@@ -206,7 +208,7 @@ print("end of program")
 @MODES
 def test_what_tasks_print_is_shown(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 import sys
 from penstock import task, barrier
 @task
@@ -215,7 +217,7 @@ def speak(word):
     print(word.upper(), file=sys.stderr)
 speak("hello")
 barrier()
-''',
+""",
         **environ,
     )
     assert "hello" in done.stdout
@@ -225,14 +227,14 @@ barrier()
 @MODES
 def test_arguments_and_exit_status_of_the_script(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 import sys
 from penstock import task
 @task(returns=1)
 def f(x): return x
 print(f(sys.argv[1:]).result())
 sys.exit(3)
-''',
+""",
         "a",
         "b",
         status=3,
@@ -244,13 +246,13 @@ sys.exit(3)
 @MODES
 def test_an_exception_of_the_program_is_shown_as_ever(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 from penstock import task
 @task(returns=1)
 def f(x): return x
 f(1).result()
 raise RuntimeError("of the program itself")
-''',
+""",
         status=1,
         **environ,
     )
@@ -284,7 +286,7 @@ def test_mode_inline_runs_tasks_in_the_program_itself(script: Any) -> None:
 
 def test_mode_inline_runs_each_task_at_its_call(script: Any) -> None:
     done = script(
-        '''
+        """
 from penstock import task
 @task
 def speak(word):
@@ -292,7 +294,7 @@ def speak(word):
 speak("first")
 print("second")
 speak("third")
-''',
+""",
         PENSTOCK_MODE="inline",
     )
     assert done.stdout == "first\nsecond\nthird\n"
@@ -301,7 +303,7 @@ speak("third")
 def test_a_debugger_works_inline(script: Any) -> None:
     """The frames of the program are below those of the task."""
     done = script(
-        '''
+        """
 import sys
 from penstock import task
 @task
@@ -314,13 +316,13 @@ def look():
 def caller():
     look()
 caller()
-''',
+""",
         PENSTOCK_MODE="inline",
     )
     assert done.stdout == "True\n"
 
 
-ERRORS = '''
+ERRORS = """
 from penstock import task, wait_on, INOUT
 import penstock
 
@@ -360,7 +362,7 @@ print(bag)
 show(lambda: fail.map([1]).results())
 import threading
 show(lambda: consume(threading.Lock()))
-'''
+"""
 
 
 def test_errors_are_the_same_inline_and_with_workers(script: Any) -> None:
@@ -373,7 +375,7 @@ def test_errors_are_the_same_inline_and_with_workers(script: Any) -> None:
 @MODES
 def test_strict_names_the_task_and_the_argument_it_changed(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 from penstock import task, ArgumentChanged, INOUT, wait_on
 import penstock
 
@@ -407,7 +409,7 @@ for call in (lambda: sneaky(0, [1]), lambda: sneaky(0, numbers=[1]), lambda: Box
     except ArgumentChanged as error:
         print("ArgumentChanged", "sneaky" in str(error) or "poke" in str(error),
               "numbers" in str(error) or "self" in str(error))
-''',
+""",
         PENSTOCK_STRICT="1",
         **environ,
     )
@@ -417,7 +419,7 @@ for call in (lambda: sneaky(0, [1]), lambda: sneaky(0, numbers=[1]), lambda: Box
 @MODES
 def test_strict_sees_a_change_deep_inside_an_array_and_in_a_future(script: Any, environ: dict[str, str]) -> None:
     done = script(
-        '''
+        """
 import numpy
 from penstock import task, ArgumentChanged
 
@@ -443,7 +445,7 @@ for n in (10, 300_000):
             print("data" in str(error) and "sneaky" in str(error))
         except ValueError as error:
             print("read-only" in str(error))
-''',
+""",
         PENSTOCK_STRICT="1",
         **environ,
     )
@@ -452,7 +454,7 @@ for n in (10, 300_000):
 
 def test_without_strict_a_changed_argument_is_not_reported(script: Any) -> None:
     done = script(
-        '''
+        """
 from penstock import task
 @task(returns=1)
 def sneaky(numbers):
@@ -460,7 +462,7 @@ def sneaky(numbers):
     return len(numbers)
 numbers = [1]
 print(sneaky(numbers).result(), numbers)
-''',
+""",
         PENSTOCK_CPUS="1",
     )
     assert done.stdout == "2 [1]\n"
@@ -471,7 +473,7 @@ print(sneaky(numbers).result(), numbers)
 
 def test_the_first_call_starts_and_a_call_after_stop_is_an_error_at_its_line(script: Any) -> None:
     done = script(
-        '''
+        """
 import penstock
 from penstock import task, RuntimeStopped
 @task(returns=1)
@@ -488,7 +490,7 @@ for call in (lambda: f(2), lambda: f.map([1]), lambda: penstock.Executor().submi
         print("start" in str(error))
 penstock.start(cpus=1)
 print(f(3).result())
-''',
+""",
         PENSTOCK_CPUS="1",
     )
     assert done.stdout == "1\nTrue\nTrue\nTrue\n3\n"
@@ -496,7 +498,7 @@ print(f(3).result())
 
 def test_values_made_before_stop_can_be_had_after_it(script: Any) -> None:
     done = script(
-        '''
+        """
 import numpy, penstock
 from penstock import task, wait_on, INOUT
 @task(returns=1)
@@ -511,7 +513,7 @@ push(bag, 5)
 penstock.stop()
 print(a.done(), a.result(), float(b.result().sum()))
 print(wait_on(a), wait_on([a, a]))
-''',
+""",
         PENSTOCK_CPUS="2",
     )
     assert done.stdout == "True [1] 300000.0\n[1] [[1], [1]]\n"
@@ -519,20 +521,20 @@ print(wait_on(a), wait_on([a, a]))
 
 def test_importing_costs_no_process_and_no_thread(script: Any) -> None:
     done = script(
-        '''
+        """
 import threading, penstock, psutil
 print(threading.active_count(), len(psutil.Process().children()))
 @penstock.task
 def f(): ...
 print(threading.active_count(), len(psutil.Process().children()))
-'''
+"""
     )
     assert done.stdout == "1 0\n1 0\n"
 
 
 def test_a_forked_child_of_the_program_may_use_its_own_runtime(script: Any) -> None:
     done = script(
-        '''
+        """
 import os, sys
 from penstock import task
 @task(returns=1)
@@ -546,7 +548,7 @@ if pid == 0:
     os._exit(0)
 os.waitpid(pid, 0)
 print(f(3).result())
-''',
+""",
         PENSTOCK_CPUS="1",
     )
     assert done.stdout == "2\n3\n4\n"

@@ -215,7 +215,9 @@ UPDATES: list[tuple[str, Any, Any, tuple[Any, ...], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("new", "change", "args", "good"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES])
+@pytest.mark.parametrize(
+    ("new", "change", "args", "good"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
+)
 def test_an_updated_object_is_refreshed_in_place(new: Any, change: Any, args: tuple[Any, ...], good: Any) -> None:
     obj = new()
     kind = type(obj)

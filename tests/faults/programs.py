@@ -33,7 +33,13 @@ class Program:
     """A main program at work, the lines its tasks send, and everything it must not leave behind."""
 
     def __init__(
-        self, folder: Path, source: str, *, prefix: tuple[str, ...] = (), interpreter: tuple[str, ...] = (), **environ: str
+        self,
+        folder: Path,
+        source: str,
+        *,
+        prefix: tuple[str, ...] = (),
+        interpreter: tuple[str, ...] = (),
+        **environ: str,
     ) -> None:
         self.folder = folder
         self.temporary = folder / "temporary"

@@ -217,9 +217,7 @@ def test_disk_full_at_any_call_leaves_the_old_file(
     assert content == new
 
 
-def test_disk_full_at_any_call_while_the_old_file_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_full_at_any_call_while_the_old_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     for number in range(1, 50):
         inside = tmp_path / f"gate-{number}"

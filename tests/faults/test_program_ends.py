@@ -262,7 +262,9 @@ def test_failure_that_nobody_looked_at_is_reported_at_the_end(tmp_path: Path) ->
 
 
 def test_failure_that_somebody_looked_at_is_not_reported_again(tmp_path: Path) -> None:
-    source = FAILS + """
+    source = (
+        FAILS
+        + """
 future = fail(1)
 try:
     wait_on(future)
@@ -271,6 +273,7 @@ except LookupError:
 other = fail(2)
 assert "2" in str(other.exception())
 """
+    )
     assert run(tmp_path, source) == (0, "seen\n", "")
 
 
@@ -291,7 +294,9 @@ def test_exit_handlers_of_the_program_run_when_a_failure_is_reported(tmp_path: P
 def test_command_line_ends_in_the_same_ways(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli", "run", "--no-progress", "app.py"]
     (tmp_path / "app.py").write_text("from penstock import task, wait_on\n" + FAILS + "future = fail(1)\n")
-    done = subprocess.run(command, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=20, check=False
+    )
     assert done.returncode == 1, done.stderr
     assert "LookupError: nobody looks at 1" in done.stderr
 
@@ -382,7 +387,9 @@ if pid == 0:
 """
     with Program(tmp_path, source) as program:
         fork = int(program.arrival())
-        family = [process for process in program.family() if process.pid != fork] if program.process.poll() is None else []
+        family = (
+            [process for process in program.family() if process.pid != fork] if program.process.poll() is None else []
+        )
         try:
             program.process.wait(5)
             gone(family, program)

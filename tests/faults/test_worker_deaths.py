@@ -643,7 +643,9 @@ def start_grandchild(how: str) -> int:
     if how == "in its own session":
         return subprocess.Popen(["sleep", "1000"], start_new_session=True).pid
     if how == "abandoned":
-        starter = "import subprocess as s; print(s.Popen(['sleep', '1000'], stdout=s.DEVNULL, start_new_session=True).pid)"
+        starter = (
+            "import subprocess as s; print(s.Popen(['sleep', '1000'], stdout=s.DEVNULL, start_new_session=True).pid)"
+        )
         return int(subprocess.check_output([sys.executable, "-c", starter]))
     pid = os.fork()
     if pid == 0:

@@ -44,9 +44,7 @@ KINDS = st.sampled_from([FailureKind.EXCEPTION, FailureKind.EXCEPTION, FailureKi
 class EngineMachine(RuleBasedStateMachine):
     world: World
 
-    @initialize(
-        policy=st.sampled_from([Fifo, Lifo, Locality, FifoData, LoadBalance]), cpus=st.integers(1, 3)
-    )
+    @initialize(policy=st.sampled_from([Fifo, Lifo, Locality, FifoData, LoadBalance]), cpus=st.integers(1, 3))
     def begin(self, policy: Any, cpus: int) -> None:
         self.policy = policy
         self.world = World([self._fresh(ReadyQueues), self._fresh(NaiveReadySet)])

@@ -15,7 +15,7 @@ import penstock
 pytest.importorskip("mypy")
 
 # Each line that ends in `# E: text` must be reported with that text, and no other line may be.
-PROGRAM = '''
+PROGRAM = """
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ barrier()
 cancel(future)
 task(5)  # E: No overload variant
 task(returns="two")  # E: No overload variant
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
     (folder / "program.py").write_text(PROGRAM)
     source = str(Path(penstock.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-color-output", "--cache-dir", str(folder / "cache"), "program.py"],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--no-color-output",
+            "--cache-dir",
+            str(folder / "cache"),
+            "program.py",
+        ],
         cwd=folder,
         env={**os.environ, "MYPYPATH": source},
         capture_output=True,

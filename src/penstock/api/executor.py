@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from penstock.api.task import Task, task
+from penstock.errors import CallError
 from penstock.runtime import session
 from penstock.runtime.shipping import travels_by_name
 
@@ -33,13 +34,20 @@ class Executor(concurrent.futures.Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
         """Call a function in a worker; gives its future."""
-        if isinstance(fn, Task):
-            future = self._runtime().call(fn.declaration, args, kwargs)
-        elif isinstance(fn, FunctionType) and travels_by_name(fn):
-            future = self._runtime().call(self._task(fn).declaration, args, kwargs)
+        runtime = self._runtime()
+        if isinstance(fn, Task) or (isinstance(fn, FunctionType) and travels_by_name(fn)):
+            declaration = self._task(fn).declaration
+            try:
+                declaration.check(args, kwargs)
+            except CallError as error:
+                # Unlike a task, an executor tells of wrong arguments where it tells of everything else.
+                failed: concurrent.futures.Future[T] = concurrent.futures.Future()
+                failed.set_exception(error)
+                return failed
+            future = runtime.call(declaration, args, kwargs)
         else:
             # It may be one of many, or hold state that changes: it goes with its call, like an argument.
-            future = self._runtime().call(_apply.declaration, (fn, args, kwargs), {})
+            future = runtime.call(_apply.declaration, (fn, args, kwargs), {})
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
         return future  # type: ignore[no-any-return]
@@ -80,6 +88,8 @@ class Executor(concurrent.futures.Executor):
         return self._own or session.current()
 
     def _task(self, fn: Callable[..., Any]) -> Task[..., Any]:
+        if isinstance(fn, Task):
+            return fn
         known = self._tasks.get(fn)
         if known is None:
             known = self._tasks[fn] = task(fn)

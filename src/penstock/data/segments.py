@@ -49,9 +49,11 @@ class Segments:
 
     def _flag(self) -> mmap.mmap:
         """One byte that all processes of the run see: whether the store is full."""
-        descriptor = os.open(os.path.join(self.memory_dir, "full"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = os.path.join(self.spill_dir, "full")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, 1)
+            if os.fstat(descriptor).st_size == 0:
+                os.write(descriptor, b"\0")  # written, not only mapped: a full disk must be an error here
             return mmap.mmap(descriptor, 1)
         finally:
             os.close(descriptor)
@@ -120,6 +122,10 @@ class Segments:
             return mmap.mmap(descriptor, 0, access=how[access])
         finally:
             os.close(descriptor)
+
+    def holds(self, path: object) -> bool:
+        """Whether a path is one of a segment."""
+        return isinstance(path, str) and os.path.dirname(path) in (self.memory_dir, self.spill_dir)
 
     def made_by(self, writer: int) -> list[SegmentId]:
         """The segments that one process wrote and that are still there."""

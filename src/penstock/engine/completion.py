@@ -33,11 +33,13 @@ def finished(state: State, event: Finished) -> None:
             _forget_segments(state, output)
         return
     call = task.call
-    _learn_duration(state, call.spec.function, event.seconds / call.count)
+    count = call.count
+    if count:
+        _learn_duration(state, call.spec.function, event.seconds / count)
     node = task.lane.node.name  # type: ignore[union-attr]  # it runs
     end_attempt(state, task)
     state.move(task, TaskState.DONE)
-    state.done += call.count
+    state.done += count
     freed: list[TaskRecord] = []
     versions = state.versions
     for number, output in zip(call.writes, event.outputs, strict=True):

@@ -108,6 +108,7 @@ def _fill(state: State, lane: Lane, share: int) -> bool:
     """Send up to ``share`` more tasks to a lane; whether it could take more still."""
     queue = lane.queue
     head = queue[0]
+    spec = head.call.spec
     room = _depth(state, head) - len(queue)
     ready = state.ready
     for _ in range(min(share, room)):
@@ -116,7 +117,8 @@ def _fill(state: State, lane: Lane, share: int) -> bool:
             return True
         assert isinstance(task, TaskRecord)
         # A task may be longer than the head: what is on the lane must not be too much for it either.
-        if len(queue) >= _depth(state, task):
+        call = task.call
+        if (call.spec is not spec or call.items > 0) and len(queue) >= _depth(state, task):
             return False
         ready.remove(task)
         state.move(task, TaskState.QUEUED)
@@ -133,7 +135,8 @@ def _depth(state: State, task: TaskRecord) -> int:
     seconds = state.durations.get(call.spec.function)
     if seconds is None or call.spec.timeout is not None:
         return 1
-    seconds *= call.count
+    if call.items > 0:
+        seconds *= call.items
     if seconds > SHORT:
         return 1
     return min(DEEPEST, int(AHEAD / (seconds + OVERHEAD)))

@@ -23,7 +23,7 @@ from penstock.data.segments import Access, Segments
 from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
 from penstock.data.slots import ElementFailed, FailedElement, Slots, current
 from penstock.errors import ReturnsMismatch, SerializationError, TaskError
-from penstock.executors.nested import raise_unlooked
+from penstock.executors.nested import forget_unlooked, raise_unlooked
 from penstock.executors.strict import InputWatch
 from penstock.executors.tracebacks import describe
 from penstock.executors.wire import Define, Done, Error, Run
@@ -102,6 +102,7 @@ def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool)
     finally:
         _depth.tasks -= 1
         current.slots = previous
+        forget_unlooked()
         for _, path in files:
             shutil.rmtree(os.path.dirname(path), ignore_errors=True)
 
@@ -288,11 +289,16 @@ def _finish_file(
             f"task {function.name} declares argument {function.parameter(output.path[0])} as a file that it writes, "
             f"but did not create {output.file}"
         )
-    if run.publish:
+    if run.publish and not output.update:
         os.replace(path, output.file)
         return FileRef(output.file)
+    # An updated file replaces what a further attempt would read, so it gets its name only when this one has counted.
     waiting = private_folder(segments, output.file, run.task)
     os.mkdir(waiting)
     moved = os.path.join(waiting, os.path.basename(path))
-    os.replace(path, moved)
+    try:
+        os.replace(path, moved)
+    except OSError:
+        os.rmdir(waiting)
+        raise
     return FileRef(moved)

@@ -9,7 +9,7 @@ import concurrent.futures
 import threading
 from typing import Any
 
-__all__ = ["DoneFuture", "raise_unlooked"]
+__all__ = ["DoneFuture", "forget_unlooked", "raise_unlooked"]
 
 
 class _Failures(threading.local):
@@ -42,7 +42,8 @@ class DoneFuture(concurrent.futures.Future[Any]):
 
     def _look(self) -> None:
         if self in _failures.unlooked:
-            _failures.unlooked = tuple(future for future in _failures.unlooked if future is not self)
+            # Several futures of one call share its error.
+            _failures.unlooked = tuple(f for f in _failures.unlooked if f._exception is not self._exception)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _value, (self.result(),)
@@ -52,9 +53,12 @@ def _value(value: Any) -> Any:
     return value
 
 
+def forget_unlooked() -> None:
+    """A task is over: what its nested calls left is not the next task's."""
+    _failures.unlooked = ()
+
+
 def raise_unlooked() -> None:
     """At the end of a task: raise the first failure of a nested call that it has not looked at."""
     if _failures.unlooked:
-        first = _failures.unlooked[0]
-        _failures.unlooked = ()
-        first.result()
+        _failures.unlooked[0].result()

@@ -22,7 +22,10 @@ def _is_object_array(obj: Any) -> bool:
 
 
 def leaves(obj: Any, depth: int, where: str) -> Iterator[tuple[Steps, Any, Any, Any]]:
-    """``(steps, container, key, element)`` of every element down to ``depth``; ``where`` names the argument."""
+    """``(steps, container, key, element)`` of every element down to ``depth``; ``where`` names the argument.
+
+    Every dimension of an array is a level; its elements are never whole rows.
+    """
     yield from _walk(obj, depth, (), (), where)
 
 
@@ -30,12 +33,13 @@ def _walk(
     obj: Any, depth: int, steps: Steps, above: tuple[int, ...], where: str
 ) -> Iterator[tuple[Steps, Any, Any, Any]]:
     above = (*above, id(obj))
+    below = depth - (obj.ndim if _is_object_array(obj) else 1)
     for step, key, child in _elements(obj):
         here = (*steps, step)
         if id(child) in above:
             raise CallError(f"{where} contains itself, at {_show(here)}; a collection cannot have a cycle")
-        if depth > 1 and is_collection(child):
-            yield from _walk(child, depth - 1, here, above, where)
+        if below > 0 and is_collection(child):
+            yield from _walk(child, below, here, above, where)
         else:
             yield here, obj, key, child
 

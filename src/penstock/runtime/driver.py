@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import shutil
 import threading
 import time
@@ -80,6 +81,10 @@ class Driver:
         self._unpublished: set[VersionId] = set()
         #: failures that nobody has looked at, by the task they began in
         self.unobserved: dict[str, Failure] = {}
+        #: private copies that are all there is of a file
+        self._kept: set[str] = set()
+        #: files whose newest version could not be given its name
+        self.unnamed: dict[str, Failure] = {}
         self._announcements: deque[Waiter] = deque()
         self._announcing: set[int] = set()
         #: bytes in shared memory, and how many there may be
@@ -377,7 +382,7 @@ class Driver:
                 self._unpublished.add(version)
                 self._mover.do(lambda: self._publish(version, source, target))
             case commands.Discard(path):
-                self._mover.do(lambda: discard(path))
+                self._mover.do(lambda: None if path in self._kept else discard(path))
         return None
 
     def _settle(self, command: commands.Settle) -> events.Event | None:
@@ -418,13 +423,19 @@ class Driver:
         try:
             publish(source, target)
         except OSError as error:
-            message = f"the finished file {target} cannot be given its name: {error}; it is kept as {source}"
-            with self.lock:
-                self.unobserved[target] = Failure(FailureKind.EXCEPTION, message, path=(target,))
+            self._publication_failed(error, source, target)
         self.recorder.published(version, target, time.monotonic())
         with self.lock:
             self._unpublished.discard(version)
             self._changed.notify_all()
+
+    def _publication_failed(self, error: OSError, source: str, target: str) -> None:
+        message = f"the finished file cannot be given its name {target}, and is kept as {source}: {error.strerror}"
+        told = pickle.dumps(type(error)(error.errno, message))
+        with self.lock:
+            self._kept.add(source)
+            failure = Failure(FailureKind.EXCEPTION, message, told, path=(f"that wrote {target}",))
+            self.unobserved[failure.path[0]] = self.unnamed[target] = failure
 
     def all_published(self) -> bool:
         """Whether every finished file bears its final name; the caller holds the lock."""

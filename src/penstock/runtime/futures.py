@@ -243,20 +243,26 @@ class PlacedFuture(Future[T]):
 def _load(outcome: Any, segments: Segments, task: int) -> Any:
     try:
         return load(outcome, segments, Access.COPY)
-    except OSError as error:
-        raise PenstockError(f"the result of task {task} cannot be read from the store: {error}") from error
     except Exception as error:
+        if isinstance(error, OSError) and segments.holds(error.filename):
+            raise PenstockError(f"the result of task {task} cannot be read from the store: {error}") from error
         raise SerializationError(
             f"the result of task {task} cannot be loaded in the main program: {type(error).__name__}: {error}. "
             f"Defining its class in a module instead of the main program usually helps."
         ) from error
 
 
+def _prepare(futures: list[Any]) -> None:
+    """Whoever waits for these must not wait in vain; futures of calls inside a task are done already."""
+    for future in futures[:1]:
+        if isinstance(future, Future):
+            future._runtime.before_wait()
+
+
 def as_completed(futures: Iterable[Future[T]], timeout: float | None = None) -> Iterator[Future[T]]:
     """The futures in the order in which they are done."""
     awaited: list[Any] = list(futures)
-    if awaited:
-        awaited[0]._runtime.before_wait()
+    _prepare(awaited)
     yield from concurrent.futures.as_completed(awaited, timeout)  # type: ignore[misc]
 
 
@@ -265,6 +271,5 @@ def wait(
 ) -> Any:
     """``concurrent.futures.wait``: the sets of those done and not done."""
     futures = list(futures)
-    if futures:
-        futures[0]._runtime.before_wait()
+    _prepare(futures)
     return concurrent.futures.wait(futures, timeout, return_when)

@@ -297,7 +297,9 @@ class Runtime:
         with driver.lock:
             record = state.versions.get(version)
             outcome = record.outcome if record is not None else None
-        if type(outcome) is Failure:
+        if type(outcome) is not Failure:
+            outcome = driver.unnamed.pop(path, None)
+        if outcome is not None:
             raise self.observe(outcome)
 
     # --- waiting and ending -------------------------------------------------------------------------------------

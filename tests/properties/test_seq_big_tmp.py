@@ -1,0 +1,290 @@
+"""The first promise: a program's results equal those of running it sequentially.
+
+Hypothesis writes programs: sequences of task calls on a handful of objects and files, with waits and changes by the
+main program in between. Each is run twice, once with the plain functions and once with tasks, and every object, file
+and returned value must agree at the end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import penstock
+from penstock import (
+    COLLECTION_IN,
+    COLLECTION_INOUT,
+    FILE_IN,
+    FILE_INOUT,
+    FILE_OUT,
+    IN,
+    INOUT,
+    OUT,
+    Depth,
+    Type,
+    task,
+    wait_on,
+)
+
+LISTS, ARRAYS, FILES = 3, 2, 2
+# One array rides inside messages, the other lives in shared memory.
+SIZES = (4, 20_000)
+
+
+# --- the tasks ----------------------------------------------------------------------------------------------------
+
+
+@task(target=INOUT)
+def push(target: list[Any], value: Any) -> None:
+    target.append(value)
+
+
+@task(target=INOUT)
+def extend(target: list[Any], source: list[Any]) -> None:
+    target.extend(list(source)[-3:])
+
+
+@task(target=OUT)
+def renew(target: list[Any], count: int) -> None:
+    target[:] = range(count)
+
+
+@task(a=INOUT, b=INOUT, returns=1)
+def exchange(a: list[Any], b: list[Any]) -> int:
+    a[:], b[:] = list(b), list(a)
+    return len(a)
+
+
+@task(returns=1)
+def total(values: Any) -> int:
+    return sum(map(number, values))
+
+
+@task(returns=1)
+def copied(values: list[Any]) -> list[Any]:
+    return list(values)
+
+
+@task(returns=2)
+def ends(values: list[Any]) -> tuple[Any, Any]:
+    return (values[0], values[-1]) if values else (0, 0)
+
+
+@task(table=INOUT)
+def put(table: dict[str, Any], key: str, value: Any) -> None:
+    table[key] = value
+
+
+@task(items=COLLECTION_INOUT)
+def push_to_each(items: list[list[Any]], value: Any) -> None:
+    for item in items:
+        item.append(value)
+
+
+@task(items=COLLECTION_IN, returns=1)
+def sizes(items: list[Any]) -> list[int]:
+    return [len(item) for item in items]
+
+
+@task(items={Type: COLLECTION_INOUT, Depth: 2})
+def push_deep(items: list[list[list[Any]]], value: Any) -> None:
+    for row in items:
+        for item in row:
+            item.append(value)
+
+
+@task(numbers=COLLECTION_INOUT)
+def increase(numbers: list[int], by: int) -> None:
+    for i in range(len(numbers)):
+        numbers[i] += by
+
+
+@task(array=INOUT)
+def scale(array: Any, by: int) -> None:
+    array *= by
+    array += 1
+
+
+@task(returns=1)
+def array_sum(array: Any) -> float:
+    return float(array.sum())
+
+
+@task(returns=1)
+def look(holder: dict[str, Any]) -> list[int]:
+    return [sum(map(number, holder["list"])), len(holder["inner"][0]), int(holder["array"][0])]
+
+
+@task(path=FILE_OUT)
+def write(path: Any, text: str) -> None:
+    Path(path).write_text(text)
+
+
+@task(path=FILE_INOUT)
+def append_text(path: Any, value: Any) -> None:
+    with open(path, "a") as file:
+        file.write(f"{value},")
+
+
+@task(path=FILE_IN, returns=1)
+def read(path: Any) -> str:
+    return Path(path).read_text()
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+        self.seen: list[Any] = []
+
+    @task(returns=1)
+    def add(self, value: Any) -> int:
+        self.count += 1
+        self.seen.append(value)
+        return self.count
+
+    @task(target_direction=IN, returns=1)
+    def peek(self) -> tuple[int, list[Any]]:
+        return self.count, list(self.seen)
+
+
+def number(value: Any) -> int:
+    """Something to add up, whatever a program has put into a list."""
+    if isinstance(value, int | float):
+        return int(value) % 1_000_003
+    return len(value) if isinstance(value, str | list | tuple) else 1
+
+
+# --- a program ----------------------------------------------------------------------------------------------------
+
+
+class Program:
+    """The objects of a program, and its steps. Plain, the functions themselves are called."""
+
+    def __init__(self, folder: Path, *, plain: bool) -> None:
+        self.plain = plain
+        self.lists: list[list[Any]] = [[i] for i in range(LISTS)]
+        self.table: dict[str, Any] = {}
+        self.counter = Counter()
+        self.numbers: list[Any] = [1, 2, 3]
+        self.arrays = [np.ones(size) for size in SIZES]
+        self.files = [folder / f"{i}.txt" for i in range(FILES)]
+        for path in self.files:
+            path.write_text("start,")
+        #: what tasks returned: numbers and the like, and lists that later steps may update
+        self.values: list[Any] = [0]
+        self.made: list[Any] = []
+
+    def call(self, function: Any, *args: Any) -> Any:
+        return function.__wrapped__(*args) if self.plain else function(*args)
+
+    def method(self, name: str, *args: Any) -> Any:
+        function = vars(Counter)[name]
+        return self.call(function, self.counter, *args)
+
+    def value(self, index: int) -> Any:
+        return self.values[index % len(self.values)]
+
+    def anything(self, index: int) -> list[Any]:
+        """A list of the program or one that a task made."""
+        everything = self.lists + self.made
+        return everything[index % len(everything)]  # type: ignore[no-any-return]
+
+    def bring(self, obj: Any) -> Any:
+        return obj if self.plain else wait_on(obj)
+
+    def finish(self) -> dict[str, Any]:
+        """All that a user could look at in the end."""
+        self.bring([self.lists, self.table, self.counter, self.arrays])
+        state = {
+            "lists": [self.bring(each) for each in self.lists],
+            "table": self.bring(self.table),
+            "counter": (self.counter.count, self.counter.seen),
+            "numbers": list(self.bring(self.numbers)),
+            "arrays": [array.tolist() for array in self.arrays],
+            "values": [self.bring(value) for value in self.values],
+            "made": [self.bring(made) for made in self.made],
+        }
+        if not self.plain:
+            penstock.barrier()
+        return self.bring(state) | {"files": [path.read_text() for path in self.files]}
+
+
+Step = tuple[str, int, int, int]
+STEPS: dict[str, Callable[[Program, int, int, int], Any]] = {
+    "push": lambda p, i, j, k: p.call(push, p.anything(i), k),
+    "push a value": lambda p, i, j, k: p.call(push, p.anything(i), p.value(j)),
+    "extend": lambda p, i, j, k: p.call(extend, p.anything(i), p.anything(j)),
+    "renew": lambda p, i, j, k: p.call(renew, p.lists[i % LISTS], k % 4),
+    "exchange": lambda p, i, j, k: p.values.append(
+        p.call(exchange, p.lists[i % LISTS], p.lists[(i + 1 + j % (LISTS - 1)) % LISTS])
+    ),
+    "total": lambda p, i, j, k: p.values.append(p.call(total, p.anything(i))),
+    "total of values": lambda p, i, j, k: p.values.append(p.call(total, [p.value(i), p.value(j), k])),
+    "copied": lambda p, i, j, k: p.made.append(p.call(copied, p.anything(i))),
+    "ends": lambda p, i, j, k: p.values.extend(p.call(ends, p.anything(i))),
+    "put": lambda p, i, j, k: p.call(put, p.table, "abc"[i % 3], p.value(j)),
+    "push to each": lambda p, i, j, k: p.call(push_to_each, [p.anything(i), p.anything(j)], k),
+    "push deep": lambda p, i, j, k: p.call(push_deep, [[p.anything(i)], [p.anything(j), p.anything(k)]], p.value(i)),
+    "sizes": lambda p, i, j, k: p.values.append(p.call(sizes, [p.anything(i), p.anything(j)])),
+    "increase": lambda p, i, j, k: p.call(increase, p.numbers, k),
+    "total of numbers": lambda p, i, j, k: p.values.append(p.call(total, p.numbers)),
+    "scale": lambda p, i, j, k: p.call(scale, p.arrays[i % ARRAYS], k % 3),
+    "array sum": lambda p, i, j, k: p.values.append(p.call(array_sum, p.arrays[i % ARRAYS])),
+    "look": lambda p, i, j, k: p.values.append(
+        p.call(look, {"list": p.anything(i), "inner": (p.anything(j),), "array": p.arrays[k % ARRAYS]})
+    ),
+    "count": lambda p, i, j, k: p.values.append(p.method("add", p.value(i))),
+    "peek": lambda p, i, j, k: p.values.append(p.method("peek")),
+    "write": lambda p, i, j, k: p.call(write, p.files[i % FILES], f"{k},"),
+    "append text": lambda p, i, j, k: p.call(append_text, p.files[i % FILES], p.value(j)),
+    "read": lambda p, i, j, k: p.values.append(p.call(read, p.files[i % FILES])),
+    "map": lambda p, i, j, k: p.values.extend(
+        [p.call(total, each) for each in (p.anything(i), p.anything(j))]
+        if p.plain
+        else total.map([p.anything(i), p.anything(j)])
+    ),
+    "wait and change": lambda p, i, j, k: p.bring(p.lists[i % LISTS]).append(-k),
+    "wait and change the array": lambda p, i, j, k: p.bring(p.arrays[i % ARRAYS]).__setitem__(0, k),
+    "wait for a value": lambda p, i, j, k: p.bring(p.value(i)),
+    "barrier": lambda p, i, j, k: None if p.plain else penstock.barrier(),
+}
+
+SMALL = st.integers(0, 7)
+PROGRAMS = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), SMALL, SMALL, SMALL), min_size=1, max_size=50)
+
+
+def outcome(steps: list[Step], *, plain: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(Path(folder), plain=plain)
+        for name, i, j, k in steps:
+            STEPS[name](program, i, j, k)
+        state = program.finish()
+        assert sorted(path.name for path in Path(folder).iterdir()) == ["0.txt", "1.txt"]
+        return state
+
+
+@pytest.fixture(scope="module", params=[{"cpus": 2}, {"mode": "inline"}], ids=["workers", "inline"])
+def runtime(request: pytest.FixtureRequest) -> Iterator[penstock.Runtime]:
+    with penstock.Runtime(**request.param) as runtime:
+        yield runtime
+
+
+@settings(max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=PROGRAMS)
+def test_a_program_of_tasks_ends_as_the_plain_program(runtime: penstock.Runtime, steps: list[Step]) -> None:
+    assert outcome(steps, plain=False) == outcome(steps, plain=True)
+
+
+def test_every_step_is_tried() -> None:
+    """Each step alone, so that a step which fails is seen under its own name."""
+    with penstock.Runtime(mode="inline"):
+        for name in STEPS:
+            steps = [(name, 1, 2, 3), ("copied", 0, 0, 0), (name, 0, 1, 2)]
+            assert outcome(steps, plain=False) == outcome(steps, plain=True), name

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.behaviour.modes import MODES, Gate
 
 import penstock
-from tests.behaviour.modes import MODES, Gate
 
 SOURCE = Path(penstock.__file__).parents[1]
 

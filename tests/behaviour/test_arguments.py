@@ -80,7 +80,19 @@ def look(argument: Any, path: Any) -> Any:
         (FrozenJob, ["inputs"]),
         (lambda f: [Holder({"deep": Job("j", Holder(f))})], [0, "content", "deep", "inputs", "content"]),
     ],
-    ids="plain list tuple dict nested deque OrderedDict attribute dataclass frozen-slots deep".split(),
+    ids=[
+        "plain",
+        "list",
+        "tuple",
+        "dict",
+        "nested",
+        "deque",
+        "OrderedDict",
+        "attribute",
+        "dataclass",
+        "frozen-slots",
+        "deep",
+    ],
 )
 def test_a_future_anywhere_inside_an_argument_arrives_as_its_value(wrap: Any, path: Any) -> None:
     assert look(wrap(make("value")), path).result() == "value"
@@ -411,7 +423,7 @@ def test_arrays_of_every_layout_arrive_equal() -> None:
 
 
 def test_temporary_large_arrays_one_after_another() -> None:
-    """What is stored for one call is freed while the next, of an array at the same place or of the same bytes, comes."""
+    """What is stored for one call is freed while the next comes, with an array at the same place or of the same bytes."""
     for turn in range(100):
         numbers = np.arange(LARGE, dtype=np.int32)
         for array in (numbers.reshape(3, -1), np.asfortranarray(numbers.reshape(3, -1)), numbers[::7] + turn % 2):

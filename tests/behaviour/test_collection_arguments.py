@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.behaviour.modes import Gate, only_workers
 
 from penstock import (
     COLLECTION_IN,
@@ -20,7 +21,6 @@ from penstock import (
     task,
     wait_on,
 )
-from tests.behaviour.modes import Gate, only_workers
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

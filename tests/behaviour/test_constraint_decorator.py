@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 import pytest
+from tests.behaviour.modes import Gate, only_workers
 
 import penstock
 from penstock import ConstraintError, Runtime, constraint, task, wait_on
-from tests.behaviour.modes import Gate, only_workers
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

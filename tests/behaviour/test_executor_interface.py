@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.behaviour.modes import MODES, Gate, only_workers
 
 import penstock
-from tests.behaviour.modes import MODES, Gate, only_workers
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.behaviour.modes import Gate, only_workers
 
 import penstock
 from penstock import FILE_IN, FILE_INOUT, FILE_OUT, CallError, delete_file, open_file, task, wait_on
-from tests.behaviour.modes import Gate, only_workers
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -216,6 +216,18 @@ def test_files_with_odd_names(tmp_path: Path) -> None:
     for name in ("with space", "naïve-ü", "semi;colon", ".hidden", "a" * 200):
         write(tmp_path / name, name)
         assert read(tmp_path / name).result() == name
+
+
+def test_writers_follow_each_other_at_full_speed(tmp_path: Path) -> None:
+    """A file is published and its version freed while the next call on it is made."""
+    for i in range(300):
+        path = tmp_path / f"{i % 3}"
+        write(path, "x")
+        append(path, "y")
+        if i % 7 == 0:
+            penstock.barrier()
+    penstock.barrier()
+    assert [file.read_text() for file in sorted(tmp_path.iterdir())] == ["xy"] * 3
 
 
 # --- old versions -------------------------------------------------------------------------------------------------

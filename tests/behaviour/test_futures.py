@@ -9,10 +9,10 @@ import threading
 from typing import Any
 
 import pytest
+from tests.behaviour.modes import Gate, only_workers
 
 import penstock
 from penstock import DependencyFailed, Future, TaskCancelled, TaskFailed, task, wait_on
-from tests.behaviour.modes import Gate, only_workers
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

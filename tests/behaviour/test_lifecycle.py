@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 import pytest
+from tests.behaviour.modes import MODES
 
 import penstock
 from penstock import INOUT, ConfigError, PenstockError, Runtime, RuntimeStopped, task, wait_on
-from tests.behaviour.modes import MODES
 
 
 @task(returns=1)

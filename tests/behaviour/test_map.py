@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.behaviour.modes import Gate, only_workers
 
 import penstock
-from penstock import INOUT, IN, task, wait_on
-from tests.behaviour.modes import Gate, only_workers
+from penstock import IN, INOUT, task, wait_on
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.behaviour.modes import Gate, only_workers
 
 from penstock import INOUT, OUT, task, wait_on
-from tests.behaviour.modes import Gate, only_workers
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -161,3 +161,13 @@ def test_an_object_that_holds_an_updated_object_sees_the_newest_version() -> Non
     second = look(outer)
     assert wait_on(first, second) == [[1, 2], [1, 2, 3]]
     assert wait_on(inner) == [1, 2, 3] and outer == {"inner": [1, 2, 3]}
+
+
+def test_short_tasks_that_depend_on_each_other_at_full_speed() -> None:
+    """Waits in between catch workers with one, two or no tasks at hand."""
+    for turn in range(60):
+        bags: list[list[int]] = [[], [], []]
+        for i in range(turn % 13):
+            push(bags[i % 3], i)
+            push(bags[(i + turn) % 3], read(bags[i % 2]))
+        assert sum(map(len, wait_on(bags))) == 2 * (turn % 13)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tests.behaviour.modes import Gate, only_workers
 
 import penstock
 from penstock import INOUT, OUT, barrier, delete_object, task, wait_on
-from tests.behaviour.modes import Gate, only_workers
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

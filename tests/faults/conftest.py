@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.programs import Gate, Tally
 
 import penstock
-from tests.faults.programs import Gate, Tally
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock import FILE_IN, FILE_INOUT, FILE_OUT, task
 from tests.faults.programs import Tally, TaskSide
+
+from penstock import FILE_IN, FILE_INOUT, FILE_OUT, task
 
 FOLDER = "FAILING_DISK_FOLDER"
 NUMBER = "FAILING_DISK_NUMBER"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -36,10 +36,10 @@ class Program:
         self,
         folder: Path,
         source: str,
+        environ: Mapping[str, str] | None = None,
         *,
         prefix: tuple[str, ...] = (),
         interpreter: tuple[str, ...] = (),
-        **environ: str,
     ) -> None:
         self.folder = folder
         self.temporary = folder / "temporary"
@@ -57,7 +57,7 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             cwd=folder,
-            env=surroundings(TMPDIR=str(self.temporary), **environ),
+            env=surroundings(TMPDIR=str(self.temporary), **(environ or {})),
             start_new_session=True,
         )
 
@@ -121,9 +121,9 @@ def surroundings(**changes: str) -> dict[str, str]:
     return {**environ, "PYTHONUNBUFFERED": "1", **changes}
 
 
-def run(folder: Path, source: str, within: float = 20.0, **environ: str) -> tuple[int, str, str]:
+def run(folder: Path, source: str, within: float = 20.0) -> tuple[int, str, str]:
     """Run a program to its end; it must leave no directory behind."""
-    with Program(folder, source, **environ) as program:
+    with Program(folder, source) as program:
         status, output, errors = program.ends(within)
         gone([], program)
     return status, output, errors
@@ -143,6 +143,19 @@ def alive(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.status() != psutil.STATUS_ZOMBIE
     return False
+
+
+def segments_in(*folders: str) -> list[str]:
+    """Segments of the object store that lie in folders."""
+    return [name for folder in folders for name in os.listdir(folder) if name.startswith("s")]
+
+
+def empties(*folders: str, within: float = 2.0) -> bool:
+    """Whether the segments in folders are deleted, which happens in the background."""
+    deadline = time.monotonic() + within
+    while segments_in(*folders) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return not segments_in(*folders)
 
 
 @contextlib.contextmanager
@@ -174,12 +187,30 @@ class Tally:
         return self.path.stat().st_size if self.path.exists() else 0
 
 
-class Gate:
-    """Lets tasks say that they have started, and holds them until they may go on. Travels to tasks as an argument."""
+class TaskSide:
+    """A gate as a task sees it."""
+
+    def __init__(self, started: Path, opened: Path) -> None:
+        self._started = started
+        self._open = opened
+
+    def reach(self) -> None:
+        """Say that this task runs."""
+        with open(self._started, "wb", buffering=0) as pipe:
+            pipe.write(b"x")
+
+    def hold(self) -> None:
+        """Say that this task runs, and wait until it may go on."""
+        self.reach()
+        while not self._open.exists():
+            time.sleep(0.005)
+
+
+class Gate(TaskSide):
+    """Tells when tasks have started, and holds them until they may go on; given to a task, it is its `TaskSide`."""
 
     def __init__(self, folder: Path) -> None:
-        self._started = folder / "gate-started"
-        self._open = folder / "gate-open"
+        super().__init__(folder / "gate-started", folder / "gate-open")
         os.mkfifo(self._started)
         # Both ends, so that it is never at its end.
         self._descriptor = os.open(self._started, os.O_RDWR)
@@ -206,22 +237,3 @@ class Gate:
         """Let everybody go: a test that failed must not hold its own end up."""
         self.release()
         os.close(self._descriptor)
-
-
-class TaskSide:
-    """A gate as a task sees it."""
-
-    def __init__(self, started: Path, opened: Path) -> None:
-        self._started = started
-        self._open = opened
-
-    def reach(self) -> None:
-        """Say that this task runs."""
-        with open(self._started, "wb", buffering=0) as pipe:
-            pipe.write(b"x")
-
-    def hold(self) -> None:
-        """Say that this task runs, and wait until it may go on."""
-        self.reach()
-        while not self._open.exists():
-            time.sleep(0.005)

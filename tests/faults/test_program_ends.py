@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.faults.programs import Program, alive, gone, run, surroundings
 
 import penstock
 from penstock import Runtime, task, wait_on
-from tests.faults.programs import Program, alive, gone, run, surroundings
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -33,9 +34,9 @@ with_consumers = [busy(0), busy(1), busy(2), never()]
 """
 
 
-def busy_program(folder: Path, ending: str, before: str = "penstock.start(cpus=2)", **environ: str) -> Program:
+def busy_program(folder: Path, ending: str, environ: Mapping[str, str] | None = None) -> Program:
     """A program whose two lanes are busy for ever and which then does something."""
-    return Program(folder, f"{before}\n{BUSY}\n{ending}\n", **environ)
+    return Program(folder, f"penstock.start(cpus=2)\n{BUSY}\n{ending}\n", environ)
 
 
 WAITS = {
@@ -46,8 +47,8 @@ WAITS = {
     "in as_completed": "list(penstock.as_completed(with_consumers))",
     "at its end": "",
     "in stop": "penstock.stop()",
-    "in a with block": "penstock.stop(abort=True)\nwith penstock.Runtime(cpus=2):\n    busy(4).result()",
-    "at the window": "penstock.stop(abort=True)\nwith penstock.Runtime(cpus=2, window=3):\n    [busy(4) for _ in range(9)]",
+    "in a with block": "with penstock.Runtime(cpus=2):\n    busy(4).result()",
+    "at the window": "with penstock.Runtime(cpus=2, window=3):\n    [busy(4) for _ in range(9)]",
 }
 
 
@@ -107,7 +108,7 @@ print(fine().result())
 def test_run_directory_after_ctrl_c_is_kept_as_configured(tmp_path: Path, keep: str) -> None:
     run_dir = tmp_path / "the run"
     settings = {"PENSTOCK_RUN_DIR": str(run_dir), "PENSTOCK_KEEP_RUN_DIR": keep}
-    with busy_program(tmp_path, "barrier()", **settings) as program:
+    with busy_program(tmp_path, "barrier()", settings) as program:
         for _ in range(2):
             program.arrival()
         assert run_dir.is_dir()

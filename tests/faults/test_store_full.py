@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.faults.programs import Program, empties, gone, segments_in
 
 import penstock
 from penstock import INOUT, Runtime, task, wait_on
-from tests.faults.programs import Program, gone
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -40,10 +40,6 @@ def total(*arrays: Any) -> float:
     return float(sum(array.sum() for array in arrays))
 
 
-def files_in(*folders: str) -> list[str]:
-    return [name for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
-
-
 @pytest.fixture
 def small(tmp_path: Path) -> Runtime:
     """A runtime whose store holds two arrays."""
@@ -56,7 +52,7 @@ def small(tmp_path: Path) -> Runtime:
 def test_results_beyond_the_capacity_are_spilled_and_right(small: Runtime, tmp_path: Path) -> None:
     futures = [make(number) for number in range(12)]
     assert total(*futures).result() == sum(range(12)) * NUMBERS
-    spilled = files_in(small.segments.spill_dir)
+    spilled = segments_in(small.segments.spill_dir)
     # Lanes may be a little ahead of the count: two results each.
     assert len(spilled) >= 12 - 2 - 2 * 2
     assert small.segments.spill_dir.startswith(str(tmp_path / "spill"))
@@ -67,8 +63,7 @@ def test_results_beyond_the_capacity_are_spilled_and_right(small: Runtime, tmp_p
     gc.collect()
     penstock.barrier()
     assert total(np.ones(10)).result() == 10
-    small.driver.wait_until(lambda: not files_in(small.segments.spill_dir), 2)
-    assert files_in(small.segments.spill_dir) == []  # freed at once, not at the end
+    assert empties(small.segments.spill_dir)  # freed at once, not at the end
     penstock.stop()
     assert os.listdir(tmp_path / "spill") == []
 
@@ -76,22 +71,22 @@ def test_results_beyond_the_capacity_are_spilled_and_right(small: Runtime, tmp_p
 def test_store_is_used_again_once_there_is_room(small: Runtime) -> None:
     first = [make(number) for number in range(8)]
     wait_on(first)
-    assert files_in(small.segments.spill_dir)
+    assert segments_in(small.segments.spill_dir)
     del first
     gc.collect()
     assert total(np.ones(10)).result() == 10
-    small.driver.wait_until(lambda: not files_in(small.segments.memory_dir, small.segments.spill_dir), 2)
+    assert empties(small.segments.memory_dir, small.segments.spill_dir)
     again = make(5.0)
     penstock.wait([again])
-    assert len(files_in(small.segments.memory_dir)) == 1
-    assert files_in(small.segments.spill_dir) == []
+    assert len(segments_in(small.segments.memory_dir)) == 1
+    assert segments_in(small.segments.spill_dir) == []
 
 
 def test_arguments_beyond_the_capacity_are_spilled_and_right(small: Runtime) -> None:
     arrays = [np.full(NUMBERS, float(number)) for number in range(10)]
     futures = [total(array) for array in arrays]
     assert wait_on(futures) == [float(number * NUMBERS) for number in range(10)]
-    assert files_in(small.segments.spill_dir)
+    assert segments_in(small.segments.spill_dir)
     assert total(*arrays).result() == sum(range(10)) * NUMBERS
 
 

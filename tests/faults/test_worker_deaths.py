@@ -5,20 +5,20 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import re
 import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+from tests.faults.hangs import HANGS, hang, hang_deaf_to_signals
+from tests.faults.programs import Gate, Tally, TaskSide, alive, empties, takes_less_than
 
 import penstock
 from penstock import (
@@ -33,7 +33,6 @@ from penstock import (
     task,
     wait_on,
 )
-from tests.faults.programs import Gate, Tally, TaskSide, alive, takes_less_than
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -41,8 +40,8 @@ LARGE = 200_000  # numbers in an array that lives in the shared-memory store
 
 
 @task
-def increase(number: int) -> int:
-    return number + 1
+def increase(number: Any) -> int:
+    return int(number) + 1
 
 
 @task
@@ -288,7 +287,7 @@ def test_file_of_a_killed_task_is_whole_after_its_retry_and_nothing_lies_beside_
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "log.txt").write_text("first\n")
-    append_and_die(folder / "log.txt", tally)
+    append_and_die(str(folder / "log.txt"), tally)
     penstock.barrier()
     with penstock.open_file(folder / "log.txt") as file:
         assert file.read() == "first\nmore\n"
@@ -306,59 +305,18 @@ def test_store_is_empty_after_tasks_that_died_with_large_results(runtime: Runtim
 
         return np.ones(LARGE), DiesInPickle()
 
-    first, second = make_two(tally)
+    both: Any = make_two(tally)
+    first, second = both
     assert isinstance(first.exception(), WorkerDied)
     assert isinstance(second.exception(), WorkerDied)
     assert tally.count() == 3
-    del first, second
+    del both, first, second
     gc.collect()
     assert increase(1).result() == 2
-    runtime.driver.wait_until(lambda: not os.listdir(runtime.segments.memory_dir), 1)
-    assert os.listdir(runtime.segments.memory_dir) == []
+    assert empties(runtime.segments.memory_dir)
 
 
 # --- hanging ------------------------------------------------------------------------------------------------------
-
-
-def hang_in_a_regular_expression() -> None:
-    re.match(r"(a+)+$", "a" * 64 + "b")
-
-
-def hang_holding_the_interpreter() -> None:
-    ctypes.PyDLL(None).sleep(1000)
-
-
-def hang_deaf_to_signals() -> None:
-    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_IGN)
-    while True:
-        signal.pause()
-
-
-def hang_in_a_thread() -> None:
-    thread = threading.Thread(target=signal.sigwait, args=({signal.SIGUSR1},))
-    thread.start()
-    thread.join()
-
-
-def hang_stopped() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-HANGS = [
-    hang_in_a_regular_expression,
-    hang_holding_the_interpreter,
-    hang_deaf_to_signals,
-    hang_in_a_thread,
-    hang_stopped,
-]
-
-
-@task(timeout=0.3)
-def hang(how: Callable[[], None], tally: Tally) -> None:
-    print("hanging", flush=True)
-    tally.mark()
-    how()
 
 
 @pytest.mark.parametrize("how", HANGS)
@@ -366,7 +324,7 @@ def test_task_that_hangs_is_ended_by_its_timeout(runtime: Runtime, tally: Tally,
     with takes_less_than(3), pytest.raises(TaskTimeout) as caught:
         hang(how, tally).result()
     text = str(caught.value)
-    assert "0.3 s" in text
+    assert "0.5 s" in text
     assert "hang#1" in text
     assert "hanging" in text
     assert isinstance(caught.value, TimeoutError)
@@ -614,7 +572,7 @@ def test_what_a_task_does_to_its_process_stays_inside_the_worker(runtime: Runtim
         os.environ.clear()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = open(os.devnull, "w")
         os.umask(0o777)
         return os.getpid()
 
@@ -673,6 +631,17 @@ def test_grandchildren_do_not_outlive_their_run(runtime: Runtime, how: str, end:
 # --- the fork server ----------------------------------------------------------------------------------------------
 
 
+def fork_server(killed: Collection[psutil.Process] = ()) -> psutil.Process:
+    """The fork server of this process, other than those killed already."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        for child in psutil.Process().children():
+            if child not in killed and alive(child) and "forkserver" in " ".join(child.cmdline()):
+                return child
+        time.sleep(0.005)
+    raise AssertionError("there is no fork server")
+
+
 def test_run_recovers_from_a_killed_fork_server(runtime: Runtime, gate: Gate, tally: Tally) -> None:
     @task
     def hold_once(gate: TaskSide, tally: Tally) -> int:
@@ -684,17 +653,18 @@ def test_run_recovers_from_a_killed_fork_server(runtime: Runtime, gate: Gate, ta
     gate.wait_reached(2)
     array = penstock.share(np.ones(LARGE))
     waiting = [increase(number) for number in range(100)]
-    server = psutil.Process(worker_pid.__wrapped__() and os.getpid()).children()
-    [guardian] = [process for process in server if "forkserver" in " ".join(process.cmdline())]
-    guardian.kill()
+    fork_server().kill()
     assert [future.result(timeout=10) for future in waiting] == list(range(1, 101))
-    assert [future.result(timeout=10) for future in held] == [4, 4] or tally.count() == 4
+    assert [future.result(timeout=10) for future in held]
+    assert tally.count() == 4  # both were held, lost and tried again
     assert total(array).result(timeout=10) == LARGE  # the store outlives the fork server
 
 
 def test_fork_server_killed_while_nothing_runs(runtime: Runtime) -> None:
     assert increase(1).result() == 2
+    killed: set[psutil.Process] = set()
     for _ in range(3):
-        [guardian] = [process for process in psutil.Process().children() if alive(process)]
-        guardian.kill()
+        server = fork_server(killed)
+        server.kill()
+        killed.add(server)
         assert wait_on([increase(number) for number in range(20)]) == list(range(1, 21))

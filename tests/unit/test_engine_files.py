@@ -129,18 +129,14 @@ def test_a_failed_version_in_the_middle_is_forgotten(rig: FileRig) -> None:
     assert not rig.engine.lives(11)
 
 
-def test_the_last_user_updates_a_file_in_place_and_another_gets_a_copy(rig: FileRig) -> None:
+def test_a_file_is_never_updated_in_place(rig: FileRig) -> None:
     rig.provide(10, FileRef(FILE))
     rig.submit(call(9))
     rig.submit(replace(writes_file(1, 11, FILE, old=10), reads=(10, 109)))
     rig.release(10)
     rig.finish(9)
-    assert rig.launches[1].in_place == (0,)
+    assert rig.launches[1].in_place == ()
     assert publishes(rig, 1)
-    rig.finish(1, FileRef(FILE))
-    rig.submit(call(2, slots=(11,)), writes_file(3, 12, FILE, old=11))
-    assert rig.launches[3].in_place == ()
-    assert not publishes(rig, 3)
 
 
 def test_a_private_copy_is_never_updated_in_place(rig: FileRig) -> None:

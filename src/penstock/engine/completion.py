@@ -16,7 +16,7 @@ from penstock.engine.retries import tries_again
 from penstock.engine.state import State, TaskRecord, VersionRecord
 from penstock.model.commands import Discard
 from penstock.model.data import Slot, TaskId, Value
-from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, WorkerLost
+from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, Report, WorkerLost
 from penstock.model.tasks import Failure, FailureKind, TaskState
 
 __all__ = ["attempt_failed", "attempts_recalled", "finished", "node_lost", "output_ready", "worker_lost"]
@@ -135,6 +135,7 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
         if doom is not None and doom.kind is FailureKind.CANCELLED:
             failure = doom  # the program gave it up in the meantime
         elif not task.in_place:
+            state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
             make_ready(state, task)
             return
         else:

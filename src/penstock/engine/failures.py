@@ -13,6 +13,7 @@ from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.state import State, TaskRecord, VersionRecord
 from penstock.model.commands import Settle
 from penstock.model.data import FileRef, Slot, Value
+from penstock.model.events import Report
 from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskState
 
 __all__ = ["NONE", "fail_consumers_of", "fail_for_want_of", "finish_without_outputs", "unchanged"]
@@ -32,7 +33,7 @@ def finish_without_outputs(state: State, task: TaskRecord, failure: Failure) -> 
     if failure.kind not in _PASSED_ON:
         failure = replace(failure, path=(task.label,))
         if task.call.spec.on_failure is OnFailure.IGNORE and task.state is TaskState.RUNNING:
-            _finish_ignored(state, task)
+            _finish_ignored(state, task, failure)
             return
     _finish_all(state, [(task, failure)])
 
@@ -52,6 +53,7 @@ def fail_consumers_of(state: State, version: VersionRecord, failure: Failure) ->
 
 def _finish_all(state: State, fallen: list[tuple[TaskRecord, Failure]]) -> None:
     for task, failure in fallen:  # which grows by the consumers of each
+        state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=True))
         if task.state is TaskState.READY:
             state.ready.remove(task)
         if failure.kind is FailureKind.CANCELLED:
@@ -105,11 +107,12 @@ def _through(failure: Failure, task: TaskRecord) -> Failure:
     path = (*failure.path, task.label)
     if len(path) > _LONGEST_PATH:
         path = (path[0], "…", *path[3:])
-    return replace(failure, path=path)
+    return replace(failure, path=path, attempt=0, arguments="")
 
 
-def _finish_ignored(state: State, task: TaskRecord) -> None:
+def _finish_ignored(state: State, task: TaskRecord, failure: Failure) -> None:
     """A failure that the user wants ignored: returns are None, updated data keep their old content."""
+    state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=True))
     state.move(task, TaskState.DONE)
     state.failed += task.call.count
     freed: list[TaskRecord] = []

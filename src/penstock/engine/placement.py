@@ -14,7 +14,7 @@ from penstock.engine.ledger import Lane
 from penstock.engine.lifetimes import segments_of
 from penstock.engine.state import NOWHERE, State, TaskRecord
 from penstock.model.commands import Kill, Launch, Recall
-from penstock.model.data import FileRef, Slot, TaskId, Value
+from penstock.model.data import Piece, Slot, TaskId, Value
 from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskState
 
 __all__ = [
@@ -162,16 +162,27 @@ def _launch(state: State, task: TaskRecord, lane: Lane) -> None:
         else:
             slots.append(slot)  # type: ignore[arg-type]
     in_place = tuple(i for i in call.writable if _sole_user(state, task, i, slots[i]))
-    task.in_place = bool(in_place)
+    args_in_place = call.writable_buffers > 0 and _sole_owner(state, task)
+    task.in_place = bool(in_place) or args_in_place
     publish = all(_may_publish(state, task, output.file) for output in call.outputs if output.file is not None)
-    state.out.append(Launch(task.task, task.attempt, lane.node.name, lane.index, call, tuple(slots), in_place, publish))
+    where = (lane.node.name, lane.index)
+    state.out.append(Launch(task.task, task.attempt, *where, call, tuple(slots), in_place, publish, args_in_place))
+
+
+def _sole_owner(state: State, task: TaskRecord) -> bool:
+    """Whether the objects that came with the call, and that the task changes, are in segments made for it alone."""
+    call = task.call
+    if call.spec.retries or call.spec.on_failure in _KEEPS_INPUT:
+        return False
+    pieces = [buffer for buffer in call.args.buffers[: call.writable_buffers] if type(buffer) is Piece]
+    return bool(pieces) and all(state.segments[piece.segment] == 1 for piece in pieces)
 
 
 def _sole_user(state: State, task: TaskRecord, index: int, content: Slot) -> bool:
     """Whether this attempt is the last that can ever read what is in a slot it updates.
 
-    The input must survive the attempt if the task may be tried again or if its failure is to be ignored. A file
-    that waits for its name in a private copy may be given it at any moment, so it must not change.
+    The input must survive the attempt if the task may be tried again or if its failure is to be ignored. A file is
+    never changed in place: what is published must not be half-written.
     """
     spec = task.call.spec
     if spec.retries or spec.on_failure in _KEEPS_INPUT:
@@ -181,8 +192,6 @@ def _sole_user(state: State, task: TaskRecord, index: int, content: Slot) -> boo
         version = state.versions[slot]
         if version.held or version.uses > 1:
             return False
-        if type(content) is FileRef:
-            return content.path == version.file
     segments = segments_of(content)
     return bool(segments) and all(state.segments[segment] == 1 for segment in segments)
 

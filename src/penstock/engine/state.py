@@ -10,6 +10,7 @@ from penstock.engine.story import Story
 from penstock.errors import InternalError
 from penstock.model.commands import Command
 from penstock.model.data import SegmentId, Slot, TaskId, VersionId
+from penstock.model.events import Report
 from penstock.model.resources import Requirements
 from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskState
 from penstock.scheduling.view import ReadySet
@@ -138,6 +139,8 @@ class State:
         self.backlogged: dict[Lane, None] = {}
         #: live versions of each file, oldest first
         self.files: dict[str, OrderedDict[VersionId, None]] = {}
+        #: attempts and tasks that ended without delivering, for the log; whoever drives the engine empties it
+        self.reports: list[Report] = []
         self.done = 0
         self.failed = 0
         self.cancelled = 0

@@ -32,6 +32,8 @@ def submit(state: State, event: Submitted) -> None:
             blocker = version
     for number in call.writes:
         versions[number] = VersionRecord(number)
+    for number in event.released:
+        release(state, Released(number))
     if call.outputs:
         _chain_files(state, task)
     if call.segments:

@@ -23,6 +23,7 @@ from penstock.data.segments import Access, Segments
 from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
 from penstock.data.slots import ElementFailed, FailedElement, Slots, current
 from penstock.errors import ReturnsMismatch, SerializationError, TaskError
+from penstock.executors.mover import copy_file
 from penstock.executors.nested import forget_unlooked, raise_unlooked
 from penstock.executors.strict import InputWatch
 from penstock.executors.tracebacks import describe
@@ -243,15 +244,15 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
     return packed, dump(failures, segments, "failures") if failures else NONE
 
 
-def private_folder(segments: Segments, file: str, task: int, attempt: int = 0) -> str:
-    """Where an attempt writes a file, or (without one) where the finished file waits for its name.
+def private_folder(segments: Segments, file: str, task: int, owner: str) -> str:
+    """Where a process writes a file, or where the finished file waits for its name.
 
-    Beside the file itself, because only there a rename puts it in place; known to the driver, which removes what an
-    attempt that died has left.
+    Beside the file itself, because only there a rename puts it in place; known to the driver, which removes what a
+    process that died has left.
     """
     folder, name = os.path.split(file)
     run = os.path.basename(segments.memory_dir)
-    return os.path.join(folder, f".{run}-{task}-{attempt}-{zlib.crc32(name.encode(errors='surrogateescape')):x}")
+    return os.path.join(folder, f".{run}-{task}-{owner}-{zlib.crc32(name.encode(errors='surrogateescape')):x}")
 
 
 def _place_file(
@@ -262,10 +263,8 @@ def _place_file(
     place = output.path[0]
     assert not isinstance(place, tuple)
     given = arguments[place]
-    if output.update and output.slot in run.in_place and os.fspath(given) == output.file:
-        return
     folder, name = os.path.split(output.file)
-    private = private_folder(segments, output.file, run.task, run.attempt)
+    private = private_folder(segments, output.file, run.task, str(segments.writer))
     try:
         os.mkdir(private)
     except OSError as error:
@@ -273,7 +272,7 @@ def _place_file(
     path = os.path.join(private, name)
     files.append((output, path))
     if output.update:
-        shutil.copy2(os.fspath(given), path)
+        copy_file(os.fspath(given), path)
     arguments[place] = type(given)(path) if isinstance(given, Path) else path
 
 
@@ -281,9 +280,7 @@ def _finish_file(
     run: Run, output: Output, files: list[tuple[Output, str]], function: Function, segments: Segments
 ) -> FileRef:
     assert output.file is not None
-    path = next((path for placed, path in files if placed is output), None)
-    if path is None:
-        return FileRef(output.file)
+    path = next(path for placed, path in files if placed is output)
     if not os.path.exists(path):
         raise TaskError(
             f"task {function.name} declares argument {function.parameter(output.path[0])} as a file that it writes, "
@@ -293,7 +290,7 @@ def _finish_file(
         os.replace(path, output.file)
         return FileRef(output.file)
     # An updated file replaces what a further attempt would read, so it gets its name only when this one has counted.
-    waiting = private_folder(segments, output.file, run.task)
+    waiting = private_folder(segments, output.file, run.task, "done")
     os.mkdir(waiting)
     moved = os.path.join(waiting, os.path.basename(path))
     try:

@@ -69,6 +69,10 @@ class InlineExecutor:
             return Finished(message.task, message.attempt, message.outputs, message.seconds)
         return Failed(message.task, message.attempt, message.failure, message.seconds)
 
+    def worker_of(self, lane: int) -> int:
+        """The number by which this process is known as a writer."""
+        return self._segments.writer
+
     def close(self) -> None:
         """Forget what was not run."""
         self._launched.clear()

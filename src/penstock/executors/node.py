@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -153,27 +153,30 @@ class NodeExecutor:
         """Wait for something to collect. The only call that may run beside others."""
         return self._epoll.poll(-1 if timeout is None else timeout)
 
-    def collect(self, ready: list[tuple[int, int]]) -> list[Event]:
-        """The events behind what ``poll`` found; never waits."""
-        events: list[Event] = []
+    def collect(self, ready: list[tuple[int, int]]) -> Iterator[Event]:
+        """The events behind what ``poll`` found; never waits.
+
+        Each event must be handled before the next is asked for: what a dead process had not started is taken back only
+        after its last results have had their effect, which may have sent it more.
+        """
         for descriptor, mask in ready:
             worker = self._by_descriptor.get(descriptor)
             if worker is not None:
                 if mask & select.EPOLLOUT and worker.flush():
                     self._epoll.modify(worker.messages, select.EPOLLIN)
-                self._receive(worker, events)
+                yield from self._receive(worker)
+                # What its results brought about is sent now: if they were its last, it will not speak again.
+                if worker in self._unflushed:
+                    self._flush(worker)
             elif descriptor == self._wake:
                 try:
                     os.eventfd_read(self._wake)
                 except BlockingIOError:
                     continue
             else:
-                self._hear(events)
-        return events
+                yield from self._hear()
 
-    def _receive(self, worker: Worker, events: list[Event]) -> None:
-        if worker in self._unflushed:
-            self._flush(worker)
+    def _receive(self, worker: Worker) -> Iterator[Event]:
         while True:
             try:
                 data = worker.messages.recv(_RECEIVE)
@@ -186,7 +189,7 @@ class NodeExecutor:
                 self._deafen(worker)
                 return
             try:
-                self._read(worker, data, events)
+                yield from self._read(worker, data)
             except msgspec.DecodeError:
                 # A task wrote to descriptors that are not its own: nothing this process says can be believed.
                 self._deafen(worker)
@@ -195,14 +198,14 @@ class NodeExecutor:
             if len(data) < _RECEIVE:
                 return
 
-    def _read(self, worker: Worker, data: bytes, events: list[Event]) -> None:
+    def _read(self, worker: Worker, data: bytes) -> Iterator[Event]:
         for message in worker.frames.feed(data):
             if isinstance(message, Ready):
                 worker.ready = True
                 self._servers_lost = 0
                 continue
             worker.busy -= 1
-            events.append(self._event(worker, message))
+            yield self._event(worker, message)
 
     def _deafen(self, worker: Worker) -> None:
         """Listen to a worker no more."""
@@ -215,11 +218,11 @@ class NodeExecutor:
         failure = msgspec.structs.replace(message.failure, output=self._relay.tail(worker.number))
         return Failed(message.task, message.attempt, failure, message.seconds)
 
-    def _hear(self, events: list[Event]) -> None:
+    def _hear(self) -> Iterator[Event]:
         notices = self._forkserver.notices()
         for notice in notices:
             if isinstance(notice, ServerLost):
-                self._replace_forkserver(events)  # first, so that what is buried below is replaced by the new one
+                yield from self._replace_forkserver()  # first, so that what is buried below is replaced by the new one
         for notice in notices:
             if isinstance(notice, Spawned):
                 worker = self._workers.get(notice.worker_id)
@@ -229,21 +232,21 @@ class NodeExecutor:
             elif isinstance(notice, Exited):
                 worker = self._workers.pop(notice.worker_id, None)
                 if worker is not None:
-                    self._bury(worker, notice.status, events)
+                    yield from self._bury(worker, notice.status)
 
-    def _replace_forkserver(self, events: list[Event]) -> None:
+    def _replace_forkserver(self) -> Iterator[Event]:
         self._epoll.unregister(self._forkserver.fileno())
         self._forkserver.close(remove=False)
         self._servers_lost += 1
         if self._servers_lost > _STILLBORN:
-            events.append(NodeLost(self.name))
+            yield NodeLost(self.name)
         else:
             self._start_forkserver()
 
-    def _bury(self, worker: Worker, status: int, events: list[Event]) -> None:
+    def _bury(self, worker: Worker, status: int) -> Iterator[Event]:
         """A process ended: read its last results, take back what it had not started, put another in its place."""
         if worker.messages.fileno() in self._by_descriptor:
-            self._receive(worker, events)
+            yield from self._receive(worker)
         seat = worker.seat
         del seat.workers[worker.units]
         self._unflushed.pop(worker, None)
@@ -255,12 +258,12 @@ class NodeExecutor:
         was_active = seat.active is worker
         if was_active:
             seat.active = None
-            events.append(Recalled(self.name, seat.lane, tasks))
+            yield Recalled(self.name, seat.lane, tasks)
         seat.stillborn = 0 if worker.ready else seat.stillborn + 1
         replaced = seat.stillborn < _STILLBORN and self._servers_lost <= _STILLBORN
         if was_active:
             output = self._relay.tail(worker.number)
-            events.append(WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number))
+            yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number)
         if replaced and not seat.workers:
             self._worker_for(seat, worker.units)
 
@@ -296,6 +299,11 @@ class NodeExecutor:
     def processes(self) -> Mapping[int, int]:
         """Process of each worker, by lane."""
         return {worker.seat.lane: worker.pid for worker in self._workers.values()}
+
+    def worker_of(self, lane: int) -> int:
+        """The number of the process that serves, or last served, a lane."""
+        active = self._seats[lane].active
+        return active.number if active is not None else 0
 
     def flush_output(self) -> None:
         """Show what workers have printed so far."""

@@ -19,6 +19,7 @@ __all__ = [
     "Provided",
     "Recalled",
     "Released",
+    "Report",
     "SegmentMade",
     "SegmentReleased",
     "Submitted",
@@ -43,6 +44,8 @@ class Submitted(Struct, frozen=True):
     """The program called a task."""
 
     call: TaskCall
+    #: versions that the call supersedes: only those who read them already still can
+    released: tuple[VersionId, ...] = ()
 
 
 class Finished(Struct, frozen=True):
@@ -129,6 +132,17 @@ class SegmentReleased(Struct, frozen=True):
     """The program no longer holds a segment."""
 
     segment: SegmentId
+
+
+class Report(Struct, frozen=True):
+    """Not for the engine but of it, for the log: an attempt or a task ended without delivering."""
+
+    task: TaskId
+    attempt: int
+    node: str
+    failure: Failure
+    #: there will be no further attempt
+    final: bool
 
 
 class Ticked(Struct, frozen=True):

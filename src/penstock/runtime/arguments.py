@@ -21,7 +21,7 @@ from penstock.graph.identity import Datum
 from penstock.graph.wiring import Wiring
 from penstock.model.data import FileRef, Value, VersionId
 from penstock.model.directions import Direction
-from penstock.model.events import Provided, Released
+from penstock.model.events import Provided
 from penstock.model.tasks import Failure, OnFailure, Output, Steps
 from penstock.runtime.declaration import Declaration, Place
 from penstock.runtime.files import as_path
@@ -55,11 +55,11 @@ class Arguments:
         self._carried: dict[int, Any] = {}
         #: done once the call is accepted: nothing changes if an argument turns out bad
         self.effects: list[Any] = []
-        #: told to the engine around the submission
+        #: told to the engine before the submission, and with it
         #: buffers of the arguments, kept until the call holds their segments
         self._buffers: list[pickle.PickleBuffer] = []
         self.before: list[Provided] = []
-        self.after: list[Released] = []
+        self.released: list[VersionId] = []
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
         """The pickled arguments; the wiring holds the rest."""
@@ -150,7 +150,7 @@ class Arguments:
             old = future.renew(self._task, version)
             self._runtime.driver.waiters.pop(old, None)
             self._runtime.driver.waiters[version] = future
-            self.after.append(Released(old))
+            self.released.append(old)
 
         self.effects.append(renew)
         return SlotRef(index)
@@ -161,7 +161,7 @@ class Arguments:
             if self._runtime.config.strict:
                 datum.picture = picture(value)
         else:
-            self.after.append(Released(datum.version))
+            self.released.append(datum.version)
             datum.version = version
 
     def _file(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
@@ -179,7 +179,7 @@ class Arguments:
                     raise CallError(f"{where} names the file {path}, which does not exist and which no task produces")
                 newest = runtime.new_version()
                 self.before.append(Provided(newest, FileRef(path)))
-                self.after.append(Released(newest))
+                self.released.append(newest)
                 self.effects.append(lambda: runtime.files.newest.__setitem__(path, newest))
             index = self.wiring.read(newest)
             stands = PathRef(index) if isinstance(value, Path) else SlotRef(index)
@@ -192,7 +192,7 @@ class Arguments:
             def succeed() -> None:
                 runtime.files.newest[path] = version
                 if replaced is not None:
-                    self.after.append(Released(replaced))
+                    self.released.append(replaced)
 
             self.effects.append(succeed)
         return stands
@@ -201,13 +201,16 @@ class Arguments:
         """The version of a file that is with the tasks; None if what is on disk counts."""
         runtime = self._runtime
         newest = runtime.files.newest.get(path)
+        house = runtime.driver.house
+        if newest is not None and house.is_publishing(newest):
+            runtime.driver.wait_until(lambda: not house.is_publishing(newest))
         record = runtime.driver.engine.state.versions.get(newest) if newest is not None else None
         if record is None:
             return None
         outcome = record.outcome
         if isinstance(outcome, Failure) and outcome.path[0] not in runtime.driver.unobserved:
             # The program knows that the file could not be made, and goes on with the one there is.
-            self.after.append(Released(record.version))
+            self.released.append(record.version)
             return None
         return newest
 

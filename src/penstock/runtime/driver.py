@@ -1,6 +1,6 @@
 """The driver: real time and real processes around the engine.
 
-    any thread ── post(event) ──▶ engine.handle ──▶ commands ──▶ executor, mover, futures
+    any thread ── post(event) ──▶ engine.handle ──▶ commands ──▶ executor, housekeeping, futures
     control thread: executor.poll ──▶ events ──▶ the same
 
 The engine is guarded by one lock; whichever thread has something to tell takes it, hands the event over and carries
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import shutil
 import threading
 import time
 from collections import deque
@@ -25,13 +23,12 @@ from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.engine.state import TaskRecord
 from penstock.errors import PenstockError
-from penstock.executors.execution import private_folder
 from penstock.executors.inline import InlineExecutor
-from penstock.executors.mover import Mover, discard, publish
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
 from penstock.model.data import FileRef, SegmentId, VersionId
 from penstock.model.tasks import Failure, FailureKind
+from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.recorder import Recorder
 
 __all__ = ["Driver", "Waiter"]
@@ -66,31 +63,20 @@ class Driver:
     ) -> None:
         self.engine = engine
         self.executor = executor
-        self.segments = segments
         self.recorder = recorder
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._sleepers = 0
-        self._mover = Mover()
+        self.house = Housekeeping(segments, recorder, self._changed)
         #: futures of versions that do not exist yet
         self.waiters: dict[VersionId, Waiter] = {}
         #: versions and segments let go by finalisers, which may run anywhere and so only leave a note
         self.released: deque[VersionId] = deque()
         self.released_segments: deque[SegmentId] = deque()
-        #: files whose version waits for its final name
-        self._unpublished: set[VersionId] = set()
         #: failures that nobody has looked at, by the task they began in
         self.unobserved: dict[str, Failure] = {}
-        #: private copies that are all there is of a file
-        self._kept: set[str] = set()
-        #: files whose newest version could not be given its name
-        self.unnamed: dict[str, Failure] = {}
         self._announcements: deque[Waiter] = deque()
         self._announcing: set[int] = set()
-        #: bytes in shared memory, and how many there may be
-        self._segment_sizes: dict[SegmentId, int] = {}
-        self.stored = 0
-        self.capacity = 1 << 62
         self._submissions = 0
         self._last_submission = 0.0
         #: threads that wait for a result
@@ -123,10 +109,14 @@ class Driver:
             self._let_go(now)
         queue = [event]
         for pending in queue:
-            if type(pending) is events.WorkerLost:
-                self._clear_after(pending)
+            if type(pending) is events.Finished:
+                self.house.count(pending.outputs)
+            elif type(pending) is events.WorkerLost:
+                self.house.clear_after(pending.worker, self._heads(pending.lane), set(self.engine.state.segments))
             answer = self.engine.handle(pending, now)
             self.recorder.event(pending, now)
+            if self.engine.state.reports:
+                self.recorder.reports(now)
             for command in answer:
                 further = self._carry_out(command, now)
                 if further is not None:
@@ -135,29 +125,10 @@ class Driver:
         if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged):
             self._wake_in_time()
 
-    def _clear_after(self, lost: events.WorkerLost) -> None:
-        """Remove what the attempt that a dead process ran has left: unfinished files, and segments nobody knows."""
-        for head in self._heads(lost.lane):
-            self._remove_unfinished_files(head)
-        known = set(self.engine.state.segments)
-
-        def remove_unknown() -> None:
-            for segment in self.segments.made_by(lost.worker):
-                if segment not in known:
-                    self.segments.remove(segment)
-
-        self._mover.do(remove_unknown)
-
     def _heads(self, lane: int | None = None) -> list[TaskRecord]:
         """The attempts that run, on one lane or on all."""
         lanes = [found for node in self.engine.state.ledger.nodes.values() for found in node.lanes]
         return [found.queue[0] for found in lanes if found.queue and lane in (None, found.index)]
-
-    def _remove_unfinished_files(self, task: TaskRecord) -> None:
-        for output in task.call.outputs:
-            if output.file is not None:
-                folder = private_folder(self.segments, output.file, task.task, task.attempt)
-                self._mover.do(lambda folder=folder: shutil.rmtree(folder, ignore_errors=True))  # type: ignore[misc]
 
     def _wake_in_time(self) -> None:
         """The control thread sleeps longer than what has just happened allows."""
@@ -221,8 +192,9 @@ class Driver:
                 self._thread.join()
         self.executor.close()
         for head in self._heads():
-            self._remove_unfinished_files(head)
-        self._mover.close()
+            assert head.lane is not None
+            self.house.remove_unfinished_files(head, self.executor.worker_of(head.lane.index))
+        self.house.close()
 
     # --- the control thread -------------------------------------------------------------------------------------
 
@@ -265,7 +237,8 @@ class Driver:
                 if ready:
                     return ready
                 os.sched_yield()
-        due = self.engine.next_look()
+        with self.lock:
+            due = self.engine.next_look()
         now = time.monotonic()
         self._asleep_until = float("inf") if due is None else due
         try:
@@ -368,21 +341,16 @@ class Driver:
 
     def _carry_out_rare(self, command: commands.Command, now: float) -> events.Event | None:
         match command:
-            case commands.Free(segment):
-                size = self._segment_sizes.pop(segment, 0)
-                self.stored -= size
-                self._mind_the_store()
-                self.recorder.freed(segment, size, now)
-                self._mover.do(lambda: self.segments.remove(segment))
+            case commands.Free():
+                self.house.free(command, now)
             case commands.Recall(_, lane):
                 return self.executor.recall(lane)
             case commands.Kill(_, lane):
                 self.executor.kill(lane)
-            case commands.Publish(version, source, target):
-                self._unpublished.add(version)
-                self._mover.do(lambda: self._publish(version, source, target))
-            case commands.Discard(path):
-                self._mover.do(lambda: None if path in self._kept else discard(path))
+            case commands.Publish():
+                self.house.publish(command)
+            case commands.Discard():
+                self.house.discard(command)
         return None
 
     def _settle(self, command: commands.Settle) -> events.Event | None:
@@ -391,56 +359,9 @@ class Driver:
         if waiter is not None and waiter.settle(outcome):
             self._announcements.append(waiter)
         if type(outcome) is Failure:
-            if outcome.kind not in (FailureKind.DEPENDENCY, FailureKind.CANCELLED):
+            if outcome.kind not in (FailureKind.DEPENDENCY, FailureKind.CANCELLED) and outcome.path:
                 self.unobserved[outcome.path[0]] = outcome
         elif type(outcome) is FileRef:
             # A file that bears its final name needs no version: the next task finds it on disk.
             return events.Released(command.version)
-        else:
-            self._count_stored(outcome)
         return None
-
-    def _count_stored(self, value: Any) -> None:
-        if value.buffers or type(value.data) is not bytes:
-            for piece in value.pieces():
-                self.segment_made(piece.segment, 0 if piece.spilled else piece.offset + piece.size)
-
-    def segment_made(self, segment: SegmentId, size: int) -> None:
-        """Count a segment; one that several pieces lie in has the size of the furthest."""
-        known = self._segment_sizes.get(segment, 0)
-        if size > known:
-            self._segment_sizes[segment] = size
-            self.stored += size - known
-            self._mind_the_store()
-
-    def _mind_the_store(self) -> None:
-        full = self.stored > self.capacity
-        if full is not self.segments.full:
-            self.segments.full = full
-
-    def _publish(self, version: VersionId, source: str, target: str) -> None:
-        """In the mover's thread: give a file its final name."""
-        try:
-            publish(source, target)
-        except OSError as error:
-            self._publication_failed(error, source, target)
-        self.recorder.published(version, target, time.monotonic())
-        with self.lock:
-            self._unpublished.discard(version)
-            self._changed.notify_all()
-
-    def _publication_failed(self, error: OSError, source: str, target: str) -> None:
-        message = f"the finished file cannot be given its name {target}, and is kept as {source}: {error.strerror}"
-        told = pickle.dumps(type(error)(error.errno, message))
-        with self.lock:
-            self._kept.add(source)
-            failure = Failure(FailureKind.EXCEPTION, message, told, path=(f"that wrote {target}",))
-            self.unobserved[failure.path[0]] = self.unnamed[target] = failure
-
-    def all_published(self) -> bool:
-        """Whether every finished file bears its final name; the caller holds the lock."""
-        return not self._unpublished
-
-    def is_published(self, version: VersionId) -> bool:
-        """Whether a file's version bears its final name; the caller holds the lock."""
-        return version not in self._unpublished and not self.engine.in_use(version)

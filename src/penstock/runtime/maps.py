@@ -171,7 +171,7 @@ class Mapped(Sequence[Future[T]]):
     def _size(self) -> int:
         """Items of the next piece: a few milliseconds of work, and never so many that lanes run dry at the end."""
         left = len(self._items) - self._next
-        seconds = self._runtime.duration_of(self._declaration)
+        seconds = self._runtime.functions.duration(self._declaration)
         if seconds is None:
             return 1
         wanted = int(_PIECE / (seconds + _PER_ITEM))
@@ -229,7 +229,7 @@ class Mapped(Sequence[Future[T]]):
 
     def _to_repeat(self, piece: _Piece) -> list[int]:
         """Items to call again on their own: to find the one that killed its worker, or because they may be retried."""
-        spec = self._runtime.spec_of(self._declaration)
+        spec = self._runtime.functions.spec(self._declaration)
         if type(piece.outcome) is Failure:
             if piece.outcome.kind is FailureKind.DIED and len(piece.indices) > 1:
                 return list(piece.indices)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.model import commands, events
 from penstock.model.data import Value
+from penstock.model.tasks import FailureKind
 from penstock.observe import records
 from penstock.observe.log import EventLog
 
@@ -50,12 +51,8 @@ class Recorder:
             name, cpus = call.spec.name, call.spec.requirements.cpus
             record = records.Submitted(t, call.task, name, call.count, list(call.reads), list(call.writes), cpus)
             self._log.append(record)
-            if call.task not in self._engine.state.tasks:
-                self._ended_unrun(call.task, t)
         elif kind is events.Finished:
             self._finished(event, t)  # type: ignore[arg-type]
-        elif kind is events.Failed:
-            self._failed(event, t)  # type: ignore[arg-type]
         elif kind is events.Recalled:
             for task in event.tasks:  # type: ignore[union-attr]
                 self._log.append(records.Recalled(t, task))
@@ -65,17 +62,22 @@ class Recorder:
         lane = self._lanes.pop(event.task, -1)
         self._log.append(records.Finished(t, event.task, event.attempt, self._node, lane, event.seconds, size))
 
-    def _failed(self, event: events.Failed, t: float) -> None:
-        final = event.task not in self._engine.state.tasks
-        failure = event.failure
-        lane = self._lanes.pop(event.task, -1)
-        message = failure.message
-        self._log.append(
-            records.Failed(t, event.task, event.attempt, self._node, lane, failure.kind.value, message, final)
-        )
+    def reports(self, now: float) -> None:
+        """What the engine says of attempts and tasks that did not deliver."""
+        reports = self._engine.state.reports
+        if not self._silent:
+            for report in reports:
+                self._report(report, now - self._start)
+        reports.clear()
 
-    def _ended_unrun(self, task: int, t: float) -> None:
-        self._log.append(records.Failed(t, task, 0, self._node, -1, "dependency", "a task it needs failed", True))
+    def _report(self, report: events.Report, t: float) -> None:
+        lane = self._lanes.pop(report.task, -1)
+        failure = report.failure
+        if failure.kind is FailureKind.CANCELLED:
+            self._log.append(records.Cancelled(t, report.task))
+            return
+        kind, message = failure.kind.value, failure.message
+        self._log.append(records.Failed(t, report.task, report.attempt, report.node, lane, kind, message, report.final))
 
     def worker(self, what: str, lane: int, pid: int, status: int) -> None:
         """A worker process started or died."""

@@ -26,22 +26,21 @@ from penstock.graph.identity import Datum, Identity
 from penstock.model.data import SegmentId, Slot, Value, VersionId
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
 from penstock.model.resources import Node
-from penstock.model.tasks import Failure, TaskCall, TaskSpec, TaskState
+from penstock.model.tasks import Failure, TaskCall, TaskState
 from penstock.observe.log import EventLog
 from penstock.runtime import session
 from penstock.runtime.arguments import EMPTY, Arguments
 from penstock.runtime.config import load_config
-from penstock.runtime.constraints import requirements
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
 from penstock.runtime.driver import Driver, Waiter
 from penstock.runtime.failures import as_exception
 from penstock.runtime.files import Files
+from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
 from penstock.runtime.machine import Machine, place_workers, this_machine
 from penstock.runtime.policies import ready_set
 from penstock.runtime.recorder import Recorder
-from penstock.runtime.shipping import Surroundings, ship, travels_by_name
 from penstock.version import __version__
 
 __all__ = ["Runtime"]
@@ -70,17 +69,14 @@ class Runtime:
         engine = Engine(ready, follows_data=follows_data)
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
         self.driver = Driver(engine, self._executor(machine), self.segments, self._recorder)
-        self.driver.capacity = config.store_capacity or machine.shm_free // 2
+        self.driver.house.capacity = config.store_capacity or machine.shm_free // 2
+        self.functions = Functions(engine, self.driver.executor, self.segments)
         self.identity = Identity(self._version_gone)
         self.buffers = BufferCache(self.segments, self._segment_made, self._segment_gone)
         self.files = Files()
         self.stopped = False
         self._task_numbers = itertools.count(1)
         self.new_version = itertools.count(1).__next__
-        self._function_numbers = itertools.count(1)
-        self._specs: dict[Declaration, TaskSpec] = {}
-        #: what functions that travel by value refer to; they are sent anew when that changes
-        self._surroundings: dict[Declaration, Surroundings] = {}
         self._window = config.window
         #: futures and maps whose values lie in the store; what they hold at the end of the run is kept
         self.stored: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -125,11 +121,9 @@ class Runtime:
 
     def call(self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Submit a call; gives its future, or a list of them."""
-        spec = self._specs.get(declaration)
-        if spec is None or (declaration in self._surroundings and self._surroundings[declaration].changed()):
-            spec = self.spec_of(declaration)
         if self.stopped:
             raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
+        spec = self.functions.spec(declaration)
         declaration.check(args, kwargs)
         task = next(self._task_numbers)
         returned = tuple([self.new_version() for _ in range(declaration.outputs)])
@@ -160,11 +154,10 @@ class Runtime:
                     driver.handle(provided)
                 for effect in arguments.effects:
                     effect()
-            driver.handle(Submitted(call))
-            if arguments is not None:
-                for released in arguments.after:
-                    driver.handle(released)
+                driver.handle(Submitted(call, tuple(arguments.released)))
                 self.files.tidy(driver.engine.lives)
+            else:
+                driver.handle(Submitted(call))
             driver.submitted()
         return futures
 
@@ -172,7 +165,7 @@ class Runtime:
         self, declaration: Declaration, items: list[bytes], results: Waiter, failures: Waiter
     ) -> tuple[int, VersionId, VersionId]:
         """Submit a piece of a map: many calls in one record; gives its number and the versions of its two outputs."""
-        spec = self.spec_of(declaration)
+        spec = self.functions.spec(declaration)
         task, first, second = next(self._task_numbers), self.new_version(), self.new_version()
         what = f"the items of a map of {declaration.name}"
         packed = dump(items, self.segments, what)
@@ -191,34 +184,6 @@ class Runtime:
             self.driver.handle(Submitted(call))
         self.driver.after()
         return task, first, second
-
-    def spec_of(self, declaration: Declaration) -> TaskSpec:
-        """What the engine knows of a function; its code is made ready for workers the first time."""
-        spec = self._specs.get(declaration)
-        surroundings = self._surroundings.get(declaration)
-        if spec is not None and (surroundings is None or not surroundings.changed()):
-            return spec
-        need = requirements(declaration.constraints, declaration.name)
-        self.driver.engine.ensure_possible(declaration.name, need)
-        number = next(self._function_numbers)
-        spec = TaskSpec(
-            number,
-            declaration.name,
-            need,
-            declaration.priority,
-            declaration.retries,
-            declaration.timeout,
-            declaration.on_failure,
-        )
-        self.driver.executor.functions[number] = ship(number, declaration, self.segments)
-        if not travels_by_name(declaration.body):
-            self._surroundings[declaration] = Surroundings(declaration.body)
-        self._specs[declaration] = spec
-        return spec
-
-    def duration_of(self, declaration: Declaration) -> float | None:
-        """Mean seconds of a function's body, if it has run."""
-        return self.driver.engine.state.durations.get(self.spec_of(declaration).function)
 
     # --- data ---------------------------------------------------------------------------------------------------
 
@@ -275,7 +240,7 @@ class Runtime:
     def _segment_made(self, segment: SegmentId, size: int) -> None:
         with self.driver.lock:
             self.driver.handle(SegmentMade(segment, size))
-            self.driver.segment_made(segment, size)
+            self.driver.house.segment_made(segment, size)
 
     def _segment_gone(self, segment: SegmentId) -> None:
         if not self.stopped and os.getpid() == self._pid:
@@ -290,7 +255,7 @@ class Runtime:
         def ready() -> bool:
             record = state.versions.get(version)
             if record is None:
-                return driver.is_published(version) and not (writing and path in state.files)
+                return not driver.house.is_publishing(version) and not (writing and path in state.files)
             return type(record.outcome) is Failure
 
         driver.wait_until(ready)
@@ -298,7 +263,7 @@ class Runtime:
             record = state.versions.get(version)
             outcome = record.outcome if record is not None else None
         if type(outcome) is not Failure:
-            outcome = driver.unnamed.pop(path, None)
+            outcome = driver.house.unnamed.pop(path, None)
         if outcome is not None:
             raise self.observe(outcome)
 
@@ -312,7 +277,7 @@ class Runtime:
     def barrier(self) -> None:
         """Wait for every task; raise the first failure that nobody has looked at."""
         driver = self.driver
-        driver.wait_until(lambda: not driver.engine.unfinished and driver.all_published())
+        driver.wait_until(lambda: not driver.engine.unfinished and not driver.house.is_publishing())
         if type(driver.executor) is NodeExecutor:
             driver.executor.flush_output()
         self.raise_unobserved()
@@ -320,6 +285,9 @@ class Runtime:
     def raise_unobserved(self) -> None:
         """Raise the first failure that nobody has looked at."""
         unobserved = self.driver.unobserved
+        while self.driver.house.unnamed:
+            file, failure = self.driver.house.unnamed.popitem()
+            unobserved[file] = failure
         if unobserved:
             first = next(iter(unobserved.values()))
             others = len(unobserved) - 1

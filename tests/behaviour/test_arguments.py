@@ -423,7 +423,7 @@ def test_arrays_of_every_layout_arrive_equal() -> None:
 
 
 def test_temporary_large_arrays_one_after_another() -> None:
-    """What is stored for one call is freed while the next comes, with an array at the same place or of the same bytes."""
+    """What is stored for one call is freed while the next comes, of an array at the same place or of equal bytes."""
     for turn in range(100):
         numbers = np.arange(LARGE, dtype=np.int32)
         for array in (numbers.reshape(3, -1), np.asfortranarray(numbers.reshape(3, -1)), numbers[::7] + turn % 2):

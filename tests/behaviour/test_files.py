@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,23 +100,21 @@ def test_a_task_receives_the_kind_of_path_it_was_given(tmp_path: Path, kind: Any
     assert kinds(kind(tmp_path / "a"), kind(tmp_path / "b")).result() == (expected, expected)
 
 
-def test_relative_and_absolute_paths_name_one_file(tmp_path: Path, in_folder: Callable[[], Path]) -> None:
-    in_folder()
+def test_relative_and_absolute_paths_name_one_file(in_folder: Path) -> None:
     write("a.txt", "1")
-    append(tmp_path / "a.txt", "2")
-    append(str(tmp_path / "a.txt"), "3")
+    append(in_folder / "a.txt", "2")
+    append(str(in_folder / "a.txt"), "3")
     append(Path("a.txt"), "4")
     assert read("./a.txt").result() == "1234"
-    assert (tmp_path / "a.txt").read_text() == "1234"
+    assert (in_folder / "a.txt").read_text() == "1234"
 
 
-def test_detours_name_one_file(tmp_path: Path, in_folder: Callable[[], Path]) -> None:
-    in_folder()
+def test_detours_name_one_file(in_folder: Path) -> None:
     Path("a").mkdir()
     write("b", "1")
     append("./a/../b", "2")
-    append(f"{tmp_path}//b", "3")
-    assert read(tmp_path / "a" / ".." / "b").result() == "123"
+    append(f"{in_folder}//b", "3")
+    assert read(in_folder / "a" / ".." / "b").result() == "123"
 
 
 def test_links_name_the_file_they_point_to(tmp_path: Path) -> None:
@@ -457,12 +454,11 @@ def test_delete_file_of_a_missing_file(tmp_path: Path) -> None:
         delete_file(tmp_path / "none")
 
 
-def test_a_default_path_is_a_file_too(tmp_path: Path, in_folder: Callable[[], Path]) -> None:
+def test_a_default_path_is_a_file_too(in_folder: Path) -> None:
     @task(path=FILE_OUT)
     def write_default(text: str, path: str = "default.txt") -> None:
         Path(path).write_text(text)
 
-    in_folder()
     write_default("d")
     assert read("default.txt").result() == "d"
-    assert (tmp_path / "default.txt").read_text() == "d"
+    assert (in_folder / "default.txt").read_text() == "d"

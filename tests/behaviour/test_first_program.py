@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,8 @@ def blocks(size: int = 16) -> list[list[str]]:
 
 # Two computing units are more than a machine with one core has: inline, the machine is whatever the tests run on.
 @only_workers
-def test_the_first_program(in_folder: Callable[[], Path]) -> None:
-    in_folder()
+@pytest.mark.usefixtures("in_folder")
+def test_the_first_program() -> None:
     total: Counter[str] = Counter()
     for block in blocks():
         merge(total, count(block))

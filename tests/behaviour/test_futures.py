@@ -451,6 +451,25 @@ def test_tasks_called_by_many_threads() -> None:
     assert wait_on(futures) == list(range(1, 201))
 
 
+def test_objects_updated_by_many_threads() -> None:
+    """Each thread has its own objects; the runtime is theirs together."""
+
+    @task(bag=penstock.INOUT)
+    def push(bag: list[Any], value: Any) -> None:
+        bag.append(value)
+
+    def program(number: int) -> list[Any]:
+        bags: list[list[Any]] = [[], []]
+        for i in range(20):
+            push(bags[i % 2], add(i, number))
+            push(bags[0], len(wait_on(bags[1])))
+        return list(wait_on(bags))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        found = [thread.result(timeout=15) for thread in [threads.submit(program, i) for i in range(4)]]
+    assert [bags[1] for bags in found] == [[i + number for i in range(1, 20, 2)] for number in range(4)]
+
+
 def test_concurrent_futures_of_others_are_dependencies_too() -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
         theirs = threads.submit(lambda: 41)

@@ -263,17 +263,11 @@ raise RuntimeError("of the program itself")
 
 INLINE = """
 import os
-from penstock import task, wait_on, INOUT
+from penstock import task
 
 @task(returns=1)
 def where():
     return os.getpid()
-
-seen = []
-
-@task(bag=INOUT)
-def push(bag, value):
-    bag.append(value)
 
 print(where().result() == os.getpid())
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,8 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
+        for leftover in self.leftovers():
+            shutil.rmtree(leftover, ignore_errors=True)  # or the next test would be blamed for it too
 
     def arrival(self) -> str:
         """The next line that a task sent."""

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tests.faults.programs import Program, alive, gone, run, surroundings
+from tests.faults.programs import Gate, Program, TaskSide, alive, gone, run, surroundings
 
 import penstock
 from penstock import Runtime, task, wait_on
@@ -152,6 +153,33 @@ start().result()
         program.signal(signal.SIGKILL)
         program.ends(within=2)
         gone(family, program)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_file_being_written_when_the_program_ends_stays_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "result.txt").write_text("old")
+    source = f"""
+@task(path=FILE_OUT)
+def write(path):
+    with open(path, "w") as file:
+        file.write("half")
+        file.flush()
+        arrive("half")
+        signal.pause()
+
+write({str(folder / "result.txt")!r})
+barrier()
+"""
+    with Program(tmp_path, source) as program:
+        program.arrival()
+        family = program.family()
+        program.signal(number)
+        program.ends(within=2)
+        gone(family, program)
+    assert (folder / "result.txt").read_text() == "old"
+    assert [path.name for path in folder.iterdir()] == ["result.txt"]
 
 
 def test_main_program_that_crashes_leaves_nothing(tmp_path: Path) -> None:
@@ -314,6 +342,111 @@ def test_command_line_is_ended_by_signals_without_leftovers(tmp_path: Path, numb
         status, _, errors = program.ends(within=2)
         assert status == (130 if number == signal.SIGINT else -number), errors
         gone(family, program)
+
+
+# --- ends seen from inside ----------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_in_inline_mode_ends_the_program_and_not_only_the_task(tmp_path: Path) -> None:
+    source = """
+@task
+def busy(number):
+    arrive(number)
+    signal.pause()
+
+futures = [busy(number) for number in range(100)]
+"""
+    with Program(tmp_path, source, {"PENSTOCK_MODE": "inline"}) as program:
+        assert program.arrival() == "0"
+        program.interrupt_group()
+        status, _, errors = program.ends(within=2)
+        assert status in (130, 1, -signal.SIGINT)
+        assert "KeyboardInterrupt" in errors
+        gone([], program)
+
+
+def test_kill_of_a_program_in_inline_mode_leaves_nothing(tmp_path: Path) -> None:
+    source = """
+import numpy as np
+
+@task
+def make():
+    return np.ones(100_000)
+
+array = make()
+arrive("made")
+signal.pause()
+"""
+    with Program(tmp_path, source, {"PENSTOCK_MODE": "inline"}) as program:
+        program.arrival()
+        program.signal(signal.SIGKILL)
+        program.ends(within=2)
+        gone([], program)
+
+
+@pytest.mark.parametrize("wait", ["result", "as_completed", "wait_on", "barrier", "map"])
+def test_thread_that_waits_is_told_when_another_one_stops_the_run(runtime: Runtime, gate: Gate, wait: str) -> None:
+    @task
+    def hold(gate: TaskSide) -> None:
+        gate.hold()
+
+    heard: list[BaseException] = []
+    future = hold(gate)
+    mapped = hold.map([gate] * 4) if wait == "map" else None
+    gate.wait_reached()
+    waits: dict[str, Callable[[], object]] = {
+        "result": future.result,
+        "as_completed": lambda: [done.result() for done in penstock.as_completed([future])],
+        "wait_on": lambda: wait_on([future]),
+        "barrier": penstock.barrier,
+        "map": lambda: mapped.results() if mapped is not None else None,
+    }
+
+    def waiter() -> None:
+        try:
+            waits[wait]()
+        except BaseException as error:
+            heard.append(error)
+
+    thread = threading.Thread(target=waiter, daemon=True)
+    thread.start()
+    thread.join(0.1)  # it waits: nothing tells when it has begun to
+    penstock.stop(abort=True)
+    thread.join(5)
+    assert not thread.is_alive()
+    assert isinstance(heard[0], penstock.PenstockError)
+    assert "stopped" in str(heard[0])
+
+
+FLOOD = """
+@task
+def flood():
+    arrive("printing")
+    for number in range(100_000):
+        print("a line of output, number", number)
+
+futures = [flood(), flood()]
+"""
+
+
+def test_output_that_nobody_reads_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    with Program(tmp_path, FLOOD + "barrier()") as program:
+        program.arrival()
+        family = program.family()
+        program.process.send_signal(signal.SIGINT)
+        program.process.wait(3)  # its output is not read, as when a pager waits
+        gone(family, program)
+
+
+def test_output_into_a_closed_pipe_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    with Program(tmp_path, FLOOD + "wait_on(futures)\narrive('done')") as program:
+        assert program.process.stdout is not None
+        program.process.stdout.readline()
+        program.process.stdout.close()  # as `head` does
+        while program.arrival() != "done":
+            continue
+        program.process.wait(5)
+        gone([], program)
 
 
 # --- a fork of the program ----------------------------------------------------------------------------------------

@@ -182,6 +182,30 @@ def test_argument_that_cannot_be_shown_does_not_hide_the_failure(either_mode: Ru
         take_anything(Loud()).result()
 
 
+@task
+def recurse(depth: int) -> int:
+    return int(recurse.__wrapped__(depth + 1))
+
+
+@task
+def nest(depth: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+def test_endless_recursion_and_endless_nesting_are_ordinary_failures(either_mode: Runtime) -> None:
+    with pytest.raises(RecursionError) as caught:
+        recurse(0).result()
+    assert len(story_of(caught.value)) < 10_000
+    with pytest.raises(SerializationError, match="nest"):
+        nest(100_000).result()
+    with pytest.raises(SerializationError, match="take_anything"):
+        take_anything(nest.__wrapped__(100_000))
+    assert increase(1).result() == 2
+
+
 # --- exceptions that cannot travel --------------------------------------------------------------------------------
 
 
@@ -676,6 +700,33 @@ def test_callback_that_raises_is_reported_and_harms_nobody(runtime: Runtime, cap
     assert called.wait(5)
     assert "bad callback" in caplog.text
     assert increase(1).result() == 2
+
+
+def test_callback_may_submit_and_wait(runtime: Runtime) -> None:
+    heard: list[object] = []
+    called = threading.Event()
+
+    def submit_and_wait(future: Future[Any]) -> None:
+        try:
+            heard.append(increase(future.result()).result(timeout=5))
+        except Exception as error:
+            heard.append(error)
+        called.set()
+
+    future = increase(1)
+    future.add_done_callback(submit_and_wait)
+    assert future.result() == 2
+    assert called.wait(10)
+    # Waiting where results are delivered from cannot work: then it must say so at once, not wait for ever.
+    assert heard == [3] or isinstance(heard[0], penstock.PenstockError)
+    assert increase(1).result() == 2
+
+
+def test_window_is_not_blocked_by_failures(tally: Tally) -> None:
+    with pytest.raises(ValueError, match="root cause"), penstock.Runtime(cpus=2, window=5):
+        for _ in range(100):
+            increase(fail_counted(tally))
+    assert tally.count() == 100
 
 
 def test_failures_of_threads_of_the_program_do_not_mix(runtime: Runtime) -> None:

@@ -195,6 +195,57 @@ def test_map_survives_a_killed_worker(runtime: Runtime, tally: Tally) -> None:
     assert tally.count() == 2
 
 
+def test_element_of_a_map_that_always_kills_its_worker_spares_the_others(runtime: Runtime) -> None:
+    @task
+    def die_at_seven(number: int) -> int:
+        if number == 7:
+            os._exit(1)
+        return number
+
+    mapped = die_at_seven.map(range(40))
+    assert isinstance(mapped[7].exception(timeout=20), WorkerDied)
+    assert [mapped[n].result(timeout=20) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
+
+
+def test_element_of_a_map_that_hangs_is_ended_by_the_timeout_and_spares_the_others(runtime: Runtime) -> None:
+    @task(timeout=1)
+    def hang_at_seven(number: int) -> int:
+        if number == 7:
+            signal.pause()
+        return number
+
+    mapped = hang_at_seven.map(range(40))
+    assert isinstance(mapped[7].exception(timeout=20), TaskTimeout)
+    assert [mapped[n].result(timeout=20) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
+
+
+def test_timeout_of_a_map_is_for_each_element(runtime: Runtime) -> None:
+    @task(timeout=1)
+    def slow(number: int) -> int:
+        time.sleep(0.1)
+        return number
+
+    assert slow.map(range(30)).results(timeout=20) == list(range(30))
+
+
+def test_failures_of_a_map_are_retried_or_ignored_as_declared(runtime: Runtime, tally: Tally) -> None:
+    @task(retries=2)
+    def fail_twice(number: int) -> int:
+        if number == 3 and tally.mark() < 3:
+            raise ValueError("not yet")
+        return number
+
+    @task(on_failure="ignore")
+    def fail_at_three(number: int) -> int:
+        if number == 3:
+            raise ValueError("who cares")
+        return number
+
+    assert fail_twice.map(range(6)).results() == [0, 1, 2, 3, 4, 5]
+    assert tally.count() == 3
+    assert fail_at_three.map(range(6)).results() == [0, 1, 2, None, 4, 5]
+
+
 def test_memory_limit_of_the_process_is_an_ordinary_memory_error(runtime: Runtime) -> None:
     @task
     def take_too_much() -> int:
@@ -508,6 +559,31 @@ def test_cancelled_change_in_place_loses_the_object_and_says_so(runtime: Runtime
         total(array).result()
 
 
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+def test_file_of_a_task_given_up_stays_as_it_was_and_nothing_lies_beside_it(
+    runtime: Runtime, gate: Gate, tmp_path: Path, how: str
+) -> None:
+    @task(path=FILE_INOUT, timeout=1 if how == "timed out" else None)
+    def rewrite(path: str, gate: TaskSide) -> None:
+        Path(path).write_text("half")
+        gate.hold()
+
+    folder = tmp_path / "files"
+    folder.mkdir()
+    path = folder / "file.txt"
+    path.write_text("old")
+    future = rewrite(str(path), gate)
+    gate.wait_reached()
+    if how == "cancelled":
+        cancel(future)
+    penstock.wait([future], timeout=10)
+    with pytest.raises((TaskCancelled, TaskTimeout)):
+        future.result()
+    assert path.read_text() == "old"
+    penstock.stop(abort=True)
+    assert [found.name for found in folder.iterdir()] == ["file.txt"]
+
+
 def test_cancel_of_a_map_stops_it(runtime: Runtime, tally: Tally) -> None:
     @task
     def slow(number: int) -> int:
@@ -582,6 +658,19 @@ def test_what_a_task_does_to_its_process_stays_inside_the_worker(runtime: Runtim
     assert (os.getcwd(), dict(os.environ)) == (here, environ)
     assert wait_on([increase(n) for n in range(50)]) == list(range(1, 51))
     assert float(total(np.ones(LARGE)).result()) == LARGE
+
+
+def test_fork_inside_a_task_that_returns_twice_gives_one_result(runtime: Runtime) -> None:
+    @task
+    def fork_and_return(number: int) -> tuple[int, int]:
+        os.fork()
+        return number, os.getpid()
+
+    results = [future.result(timeout=5) for future in [fork_and_return(number) for number in range(20)]]
+    assert [number for number, _ in results] == list(range(20))
+    assert wait_on([increase(number) for number in range(200)]) == list(range(1, 201))
+    with takes_less_than(3):
+        penstock.stop()
 
 
 @task

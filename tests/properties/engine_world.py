@@ -103,8 +103,9 @@ class World:
                 return self._settle(version, outcome)
             case Free(segment):
                 del self.segments[segment]
-            case Publish(_, source, target):
+            case Publish(version, source, target):
                 self.disk[target] = self.disk[source]
+                return events.Published(version, target)
             case Discard(path):
                 del self.disk[path]
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.engine.checks import check
 from penstock.engine.engine import Engine
-from penstock.model.commands import Command, Launch, Settle
+from penstock.model.commands import Command, Launch, Publish, Settle
 from penstock.model.data import FileRef, Piece, Slot, Value
 from penstock.model.events import (
     CancelRequested,
@@ -18,6 +18,7 @@ from penstock.model.events import (
     NodeLost,
     OutputReady,
     Provided,
+    Published,
     Recalled,
     Released,
     SegmentMade,
@@ -84,9 +85,15 @@ class Rig:
             self.join("n", lanes)
 
     def tell(self, event: Event) -> list[Command]:
-        commands = self.engine.handle(event, self.now)
-        check(self.engine, self.held)
-        return commands
+        answers: list[Command] = []
+        pending: list[Event] = [event]
+        for one in pending:
+            commands = self.engine.handle(one, self.now)
+            check(self.engine, self.held)
+            answers += commands
+            # A file gets its name at once.
+            pending += [Published(c.version, c.target) for c in commands if isinstance(c, Publish)]
+        return answers
 
     def join(self, name: str, cpus: int, memory: int = 0, **properties: str) -> list[Command]:
         return self.tell(NodeJoined(Node(name, cpus, memory, tuple(properties.items()))))

@@ -55,6 +55,11 @@ class Segments:
             if os.fstat(descriptor).st_size == 0:
                 os.write(descriptor, b"\0")  # written, not only mapped: a full disk must be an error here
             return mmap.mmap(descriptor, 1)
+        except OSError as error:
+            raise PenstockError(
+                f"cannot write to {self.spill_dir}: {error.strerror}. Free space there, or set spill_dir or run_dir "
+                f"to another directory."
+            ) from error
         finally:
             os.close(descriptor)
 

@@ -163,9 +163,11 @@ def _check_chain(state: State, file: str) -> None:
         assert version is not None
         if version.scratch is not None:
             _require(version.outcome == FileRef(version.scratch), f"version {number} is not in its private copy")
-            _require(version.published != blocked, f"version {number} of {file} has its name too early or too late")
-            _require(blocked or version.uses > 0, f"the private copy {version.scratch} is kept for nobody")
-        blocked = blocked or version.outcome is None or version.uses > 0
+            named = version.published or number in state.publishing
+            _require(named != blocked, f"version {number} of {file} has its name too early or too late")
+            waited_for = blocked or version.uses > 0 or number in state.publishing
+            _require(waited_for, f"the private copy {version.scratch} is kept for nobody")
+        blocked = blocked or version.outcome is None or version.uses > 0 or number in state.publishing
 
 
 def _check_segments(state: State, program: Mapping[SegmentId, int] | None) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engine import completion, placement, submission
+from penstock.engine import completion, lifetimes, placement, submission
 from penstock.engine.state import State
 from penstock.errors import InternalError
 from penstock.model import events
@@ -46,6 +46,7 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
     events.CancelRequested: submission.cancel,
     events.Provided: submission.provide,
     events.Released: submission.release,
+    events.Published: lifetimes.file_published,
     events.SegmentMade: submission.segment_made,
     events.SegmentReleased: submission.release_segment,
     events.Ticked: _ticked,

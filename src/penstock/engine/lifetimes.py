@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from penstock.engine.state import State, VersionRecord
 from penstock.model.commands import Discard, Free, Publish
 from penstock.model.data import FileRef, SegmentId, Slot, Value
+from penstock.model.events import Published
 
-__all__ = ["chain_file", "drop_if_unused", "hold_segments", "release_segments", "segments_of"]
+__all__ = ["chain_file", "drop_if_unused", "file_published", "hold_segments", "release_segments", "segments_of"]
 
 
 def segments_of(slot: Slot | object) -> set[SegmentId]:
@@ -54,6 +55,16 @@ def drop_if_unused(state: State, version: VersionRecord) -> None:
     _forget(state, version)
 
 
+def file_published(state: State, event: Published) -> None:
+    """A version bears its file's name; its private copy goes when nobody reads it any more."""
+    state.publishing.discard(event.version)
+    version = state.versions[event.version]
+    version.published = True
+    if event.path == version.scratch:
+        version.scratch = None  # it could not be named: the copy is all there is, and stays
+    drop_if_unused(state, version)
+
+
 def _forget(state: State, version: VersionRecord) -> None:
     if state.versions.pop(version.version, None) is None:
         return
@@ -81,8 +92,10 @@ def _advance_file(state: State, file: str) -> None:
             break
         scratch = version.scratch
         if scratch is not None and not version.published:
-            state.out.append(Publish(number, scratch, file))
-            version.published = True
+            if number not in state.publishing:
+                state.publishing.add(number)
+                state.out.append(Publish(number, scratch, file))
+            break
         if version.uses:
             break
         if scratch is not None:

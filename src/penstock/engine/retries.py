@@ -18,6 +18,7 @@ _HOPELESS = frozenset(
         FailureKind.CANCELLED,
         FailureKind.DEPENDENCY,
         FailureKind.UNPLACEABLE,
+        FailureKind.STOPPED,
     }
 )
 

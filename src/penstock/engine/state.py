@@ -141,6 +141,8 @@ class State:
         self.files: dict[str, OrderedDict[VersionId, None]] = {}
         #: attempts and tasks that ended without delivering, for the log; whoever drives the engine empties it
         self.reports: list[Report] = []
+        #: versions of files that are being given their name
+        self.publishing: set[VersionId] = set()
         self.done = 0
         self.failed = 0
         self.cancelled = 0

@@ -6,6 +6,7 @@ same copies, the same read-only arrays and the same errors as running in paralle
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import reprlib
@@ -105,7 +106,7 @@ def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool)
         current.slots = previous
         forget_unlooked()
         for _, path in files:
-            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+            _remove_private(os.path.dirname(path), segments)
 
 
 def _arguments(run: Run, segments: Segments) -> str:
@@ -244,6 +245,12 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
     return packed, dump(failures, segments, "failures") if failures else NONE
 
 
+def _remove_private(folder: str, segments: Segments) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(segments.memory_dir, os.path.basename(folder)))
+
+
 def private_folder(segments: Segments, file: str, task: int, owner: str) -> str:
     """Where a process writes a file, or where the finished file waits for its name.
 
@@ -266,6 +273,8 @@ def _place_file(
     folder, name = os.path.split(output.file)
     private = private_folder(segments, output.file, run.task, str(segments.writer))
     try:
+        # If all of the run is killed, the fork server removes what this link points to.
+        os.symlink(private, os.path.join(segments.memory_dir, os.path.basename(private)))
         os.mkdir(private)
     except OSError as error:
         raise type(error)(error.errno, f"cannot write a file there: {error.strerror}", folder) from None
@@ -291,7 +300,7 @@ def _finish_file(
         return FileRef(output.file)
     # An updated file replaces what a further attempt would read, so it gets its name only when this one has counted.
     waiting = private_folder(segments, output.file, run.task, "done")
-    os.mkdir(waiting)
+    os.makedirs(waiting, exist_ok=True)  # an attempt that died after this point may have left it
     moved = os.path.join(waiting, os.path.basename(path))
     try:
         os.replace(path, moved)

@@ -322,4 +322,16 @@ def remove_directories(directories: Sequence[bytes]) -> None:
     import shutil
 
     for directory in directories:
+        for link in _links_in(directory):
+            shutil.rmtree(link, ignore_errors=True)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _links_in(directory: bytes) -> list[bytes]:
+    """Folders beside the user's files that tasks of this run were writing to: they bear the run's name."""
+    try:
+        paths = [entry.path for entry in os.scandir(directory) if entry.is_symlink()]
+    except OSError:
+        return []
+    targets = [os.readlink(path) for path in paths]
+    return [target for target in targets if os.path.basename(target).startswith(b"." + os.path.basename(directory))]

@@ -5,11 +5,12 @@ Everything else is as with worker processes: the same engine, the same copies of
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
-from penstock.executors.wire import Define, Done, Run
+from penstock.executors.wire import Define, Done, Error, Run
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, Recalled
 
@@ -26,6 +27,9 @@ class InlineExecutor:
         self.functions: dict[int, Define] = {}
         self._defined: dict[int, Function] = {}
         self._launched: deque[Launch] = deque()
+        self._interrupted = False
+        #: held by the thread that runs attempts, so that they end in the order in which they were launched
+        self.turn = threading.RLock()
 
     def launch(self, command: Launch) -> None:
         """Keep an attempt until ``run_next``."""
@@ -42,9 +46,10 @@ class InlineExecutor:
 
     def run_next(self) -> Event | None:
         """Carry out the next attempt in this thread."""
-        if not self._launched:
+        try:
+            command = self._launched.popleft()
+        except IndexError:
             return None
-        command = self._launched.popleft()
         call = command.call
         number = call.spec.function
         function = self._defined.get(number)
@@ -65,9 +70,17 @@ class InlineExecutor:
             command.args_in_place,
         )
         message = carry_out(run, function, self._segments, strict=self._strict)
+        if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
+            self._interrupted = True
         if isinstance(message, Done):
             return Finished(message.task, message.attempt, message.outputs, message.seconds)
         return Failed(message.task, message.attempt, message.failure, message.seconds)
+
+    def pass_on_interrupt(self) -> None:
+        """Ctrl-C reached the program inside a task: it is the program's to deal with."""
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
 
     def worker_of(self, lane: int) -> int:
         """The number by which this process is known as a writer."""

@@ -13,21 +13,33 @@ __all__ = ["Mover", "copy_file", "discard", "publish"]
 
 
 class Mover:
-    """Does file-system work in the order it was asked for."""
+    """Does file-system work in the order it was asked for: in a thread of its own, or inline, when told to catch up."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, inline: bool = False) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._inline = inline
         self._thread: threading.Thread | None = None
 
     def do(self, job: Callable[[], None]) -> None:
         """Have something done soon, after what was asked for before."""
-        if self._thread is None:
+        if self._thread is None and not self._inline:
             self._thread = threading.Thread(target=self._run, name="penstock-mover", daemon=True)
             self._thread.start()
         self._jobs.put(job)
 
+    def catch_up(self) -> None:
+        """Inline: do what was asked for, in this thread."""
+        while self._inline:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                return
+            if job is not None:
+                job()
+
     def close(self) -> None:
         """Return when everything asked for is done."""
+        self.catch_up()
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()

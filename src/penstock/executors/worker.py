@@ -42,12 +42,15 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     inbox = _Inbox(messages, segments)
     messages.sendall(frame(Ready()))
     claims = _Claims(tasks)
+    mine = os.getpid()
     while True:
         task = claims.next()
         run = inbox.run(task) if task else None
         if run is None:
             return
         outcome = carry_out(run, inbox.functions[run.function], segments, strict=setup.strict)
+        if os.getpid() != mine:
+            os._exit(0)  # the task forked, and its child came back here too
         messages.sendall(frame(outcome))
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "NodeLost",
     "OutputReady",
     "Provided",
+    "Published",
     "Recalled",
     "Released",
     "Report",
@@ -121,6 +122,14 @@ class Released(Struct, frozen=True):
     version: VersionId
 
 
+class Published(Struct, frozen=True):
+    """A file asked for by ``Publish`` bears its name, or could not be given it and stays where it is."""
+
+    version: VersionId
+    #: where the version is now
+    path: str
+
+
 class SegmentMade(Struct, frozen=True):
     """The program stored large buffers; it holds them until it says ``SegmentReleased``."""
 
@@ -161,6 +170,7 @@ Event = (
     | CancelRequested
     | Provided
     | Released
+    | Published
     | SegmentMade
     | SegmentReleased
     | Ticked

@@ -95,6 +95,7 @@ class FailureKind(Enum):
     CANCELLED = "cancelled"
     DEPENDENCY = "dependency"
     UNPLACEABLE = "unplaceable"
+    STOPPED = "stopped"
 
 
 class Failure(Struct, frozen=True, array_like=True):

@@ -60,6 +60,8 @@ class Arguments:
         self._buffers: list[pickle.PickleBuffer] = []
         self.before: list[Provided] = []
         self.released: list[VersionId] = []
+        #: versions of files that are with the tasks, unless they leave them before the submission
+        self.file_reads: list[tuple[VersionId, str]] = []
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
         """The pickled arguments; the wiring holds the rest."""
@@ -170,6 +172,8 @@ class Arguments:
         if isinstance(value, Future):
             raise CallError(f"{where} is a future; a file's path must be known at the call")
         path = as_path(value, where)
+        if path in runtime.driver.house.unnamed:
+            raise runtime.observe(runtime.driver.house.unnamed.pop(path))
         newest = self._newest_version(path)
         stands: Any = value if isinstance(value, Path) else os.fspath(value)
         index = -1
@@ -181,6 +185,8 @@ class Arguments:
                 self.before.append(Provided(newest, FileRef(path)))
                 self.released.append(newest)
                 self.effects.append(lambda: runtime.files.newest.__setitem__(path, newest))
+            else:
+                self.file_reads.append((newest, path))
             index = self.wiring.read(newest)
             stands = PathRef(index) if isinstance(value, Path) else SlotRef(index)
         if direction.writes:
@@ -201,9 +207,6 @@ class Arguments:
         """The version of a file that is with the tasks; None if what is on disk counts."""
         runtime = self._runtime
         newest = runtime.files.newest.get(path)
-        house = runtime.driver.house
-        if newest is not None and house.is_publishing(newest):
-            runtime.driver.wait_until(lambda: not house.is_publishing(newest))
         record = runtime.driver.engine.state.versions.get(newest) if newest is not None else None
         if record is None:
             return None

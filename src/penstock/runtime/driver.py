@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.engine.state import TaskRecord
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RuntimeStopped
 from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
@@ -67,7 +67,8 @@ class Driver:
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._sleepers = 0
-        self.house = Housekeeping(segments, recorder, self._changed)
+        inline = isinstance(executor, InlineExecutor)
+        self.house = Housekeeping(segments, recorder, self._file_published, inline=inline)
         #: futures of versions that do not exist yet
         self.waiters: dict[VersionId, Waiter] = {}
         #: versions and segments let go by finalisers, which may run anywhere and so only leave a note
@@ -172,11 +173,14 @@ class Driver:
         with self.awaiting(), self.lock:
             self._sleepers += 1
             try:
-                return self._changed.wait_for(lambda: self._broken is not None or reached(), timeout)
+                done = self._changed.wait_for(lambda: self._broken or self._stopping or reached(), timeout)
             finally:
                 self._sleepers -= 1
-                if self._broken is not None:
-                    raise PenstockError("the control thread ended with an error") from self._broken
+            if self._broken is not None:
+                raise PenstockError("the control thread ended with an error") from self._broken
+            if self._stopping and not reached():
+                raise RuntimeStopped("the runtime was stopped by another thread")
+            return bool(done)
 
     def wake(self) -> None:
         """Have the control thread look at what finalisers left."""
@@ -186,6 +190,8 @@ class Driver:
     def stop(self) -> None:
         """End the control thread and the workers; unfinished tasks are abandoned."""
         self._stopping = True
+        with self.lock:
+            self._changed.notify_all()
         if self._thread is not None:
             self.executor.wake()  # type: ignore[union-attr]
             if threading.current_thread() is not self._thread:
@@ -194,6 +200,7 @@ class Driver:
         for head in self._heads():
             assert head.lane is not None
             self.house.remove_unfinished_files(head, self.executor.worker_of(head.lane.index))
+        self._give_up(Failure(FailureKind.STOPPED, "the runtime was stopped before this task was over"))
         self.house.close()
 
     # --- the control thread -------------------------------------------------------------------------------------
@@ -220,10 +227,14 @@ class Driver:
         """Our own fault: nobody may wait for ever for what will not come."""
         self._broken = error
         message = f"the control thread of Penstock ended with {type(error).__name__}: {error}; please report this"
+        self._give_up(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
+
+    def _give_up(self, failure: Failure) -> None:
+        """Tell everybody who waits that nothing more will come."""
         with self.lock:
             waiters, self.waiters = self.waiters, {}
             for waiter in waiters.values():
-                waiter.settle(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
+                waiter.settle(failure)
             self._changed.notify_all()
         for waiter in waiters.values():
             waiter.announce()
@@ -320,13 +331,24 @@ class Driver:
             for command in self.engine.handle(note, now):
                 self._carry_out(command, now)
 
+    def _file_published(self, event: events.Published) -> None:
+        """Called by whoever moves files, when one bears its name."""
+        with self.lock:
+            self.handle(event)
+            self._changed.notify_all()
+        self.after()
+
     def _run_inline(self) -> None:
         executor = self.executor
         assert isinstance(executor, InlineExecutor)
-        while (event := executor.run_next()) is not None:
-            with self.lock:
-                self.handle(event)
-                self._changed.notify_all()
+        with executor.turn:
+            self.house.catch_up()
+            while (event := executor.run_next()) is not None:
+                with self.lock:
+                    self.handle(event)
+                    self._changed.notify_all()
+                self.house.catch_up()
+                executor.pass_on_interrupt()
 
     # --- commands -----------------------------------------------------------------------------------------------
 

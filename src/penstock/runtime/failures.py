@@ -18,6 +18,7 @@ _KINDS: dict[FailureKind, type[Exception]] = {
     FailureKind.CANCELLED: errors.TaskCancelled,
     FailureKind.DEPENDENCY: errors.DependencyFailed,
     FailureKind.UNPLACEABLE: errors.ConstraintError,
+    FailureKind.STOPPED: errors.RuntimeStopped,
 }
 
 
@@ -30,7 +31,8 @@ def as_exception(failure: Failure) -> BaseException:
             return story
         own.__cause__ = story
         return own
-    error = _KINDS[failure.kind](_story(failure))
+    text = failure.message if failure.kind is FailureKind.STOPPED else _story(failure)
+    error = _KINDS[failure.kind](text)
     if failure.kind in (FailureKind.DEPENDENCY, FailureKind.CANCELLED):
         error.__cause__ = _unpickled(failure)
     return error

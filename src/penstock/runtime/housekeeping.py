@@ -8,15 +8,16 @@ from __future__ import annotations
 import functools
 import pickle
 import shutil
-import threading
 import time
+from collections.abc import Callable
 
 from penstock.data.segments import Segments
 from penstock.engine.state import TaskRecord
 from penstock.executors.execution import private_folder
 from penstock.executors.mover import Mover, discard, publish
 from penstock.model.commands import Discard, Free, Publish
-from penstock.model.data import SegmentId, Slot, Value, VersionId
+from penstock.model.data import SegmentId, Slot, Value
+from penstock.model.events import Published
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.recorder import Recorder
 
@@ -26,20 +27,19 @@ __all__ = ["Housekeeping"]
 class Housekeeping:
     """Everything the driver has done on file systems."""
 
-    def __init__(self, segments: Segments, recorder: Recorder, changed: threading.Condition) -> None:
+    def __init__(
+        self, segments: Segments, recorder: Recorder, tell: Callable[[Published], None], *, inline: bool
+    ) -> None:
         self._segments = segments
         self._recorder = recorder
-        #: the driver's condition: notified when a file got its name
-        self._changed = changed
-        self._mover = Mover()
+        self._tell = tell
+        self._mover = Mover(inline=inline)
+        #: does what waits, in the calling thread, where the mover has none of its own
+        self.catch_up = self._mover.catch_up
         self._sizes: dict[SegmentId, int] = {}
         self._stored = 0
         #: bytes that may be in shared memory
         self.capacity = 1 << 62
-        #: versions of files that are being given their name
-        self._unpublished: set[VersionId] = set()
-        #: private copies that are all there is of a file
-        self._kept: set[str] = set()
         #: files whose newest version could not be given its name, until somebody is told
         self.unnamed: dict[str, Failure] = {}
 
@@ -77,30 +77,21 @@ class Housekeeping:
 
     def publish(self, command: Publish) -> None:
         """Give a finished file its name."""
-        self._unpublished.add(command.version)
         self._mover.do(lambda: self._publish(command))
 
     def discard(self, command: Discard) -> None:
-        """Remove a private copy, unless it is all there is."""
-        self._mover.do(lambda: None if command.path in self._kept else discard(command.path))
-
-    def is_publishing(self, version: VersionId | None = None) -> bool:
-        """Whether a version, or any, is about to be given its name."""
-        return bool(self._unpublished) if version is None else version in self._unpublished
+        """Remove a private copy."""
+        self._mover.do(lambda: discard(command.path))
 
     def _publish(self, command: Publish) -> None:
+        path = command.target
         try:
             publish(command.source, command.target)
-            failure = None
         except OSError as error:
-            failure = _unnamed(error, command)
-        self._recorder.published(command.version, command.target, time.monotonic())
-        with self._changed:
-            if failure is not None:
-                self._kept.add(command.source)
-                self.unnamed[command.target] = failure
-            self._unpublished.discard(command.version)
-            self._changed.notify_all()
+            path = command.source
+            self.unnamed[command.target] = _unnamed(error, command)
+        self._recorder.published(command.version, path, time.monotonic())
+        self._tell(Published(command.version, path))
 
     # --- remains ------------------------------------------------------------------------------------------------
 

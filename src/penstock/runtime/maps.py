@@ -146,12 +146,8 @@ class Mapped(Sequence[Future[T]]):
     def cancel(self) -> None:
         """Give up what is not done."""
         with self._lock:
-            self._next = len(self._items)
             pieces = {piece for piece in self._pieces if piece is not None and piece.outcome is None}
-            for position, piece in enumerate(self._pieces):
-                if piece is None:
-                    failure = Failure(FailureKind.CANCELLED, "its map was cancelled", path=(self._label(position),))
-                    self._fail(position, failure)
+            self._give_up(Failure(FailureKind.CANCELLED, "its map was cancelled"))
         for piece in pieces:
             self._runtime.cancel(piece.task, kill=True)
 
@@ -165,14 +161,18 @@ class Mapped(Sequence[Future[T]]):
 
     def _feed(self) -> None:
         with self._lock:
-            while self._next < len(self._items) and self._under_way < _UNDER_WAY * self._runtime.cpus:
+            while (
+                not self._runtime.stopped
+                and self._next < len(self._items)
+                and self._under_way < _UNDER_WAY * self._runtime.cpus
+            ):
                 self._submit(range(self._next, self._next + self._size()))
 
     def _size(self) -> int:
         """Items of the next piece: a few milliseconds of work, and never so many that lanes run dry at the end."""
         left = len(self._items) - self._next
         seconds = self._runtime.functions.duration(self._declaration)
-        if seconds is None:
+        if seconds is None or self._declaration.timeout is not None:
             return 1
         wanted = int(_PIECE / (seconds + _PER_ITEM))
         return max(1, min(wanted, -(-left // (_UNDER_WAY * self._runtime.cpus)), left))
@@ -233,6 +233,8 @@ class Mapped(Sequence[Future[T]]):
         if type(piece.outcome) is Failure:
             if piece.outcome.kind is FailureKind.DIED and len(piece.indices) > 1:
                 return list(piece.indices)
+            if piece.outcome.kind is FailureKind.STOPPED:
+                self._give_up(piece.outcome)
             for position in piece.indices:
                 self._note_failure(position, replace(piece.outcome, path=(self._label(position),)))
             return []
@@ -246,9 +248,16 @@ class Mapped(Sequence[Future[T]]):
                 self._note_failure(position, replace(failure, path=(self._label(position),), attempt=piece.attempt))
         return again
 
+    def _give_up(self, failure: Failure) -> None:
+        """The run is over: what was not submitted never will be."""
+        self._next = len(self._items)
+        for position, piece in enumerate(self._pieces):
+            if piece is None and position not in self._failures:
+                self._fail(position, replace(failure, path=(self._label(position),)))
+
     def _note_failure(self, position: int, failure: Failure) -> None:
         self._failures[position] = failure
-        if failure.kind is not FailureKind.CANCELLED:
+        if failure.kind not in (FailureKind.CANCELLED, FailureKind.STOPPED):
             self._runtime.driver.unobserved[failure.path[0]] = failure
 
     def _fail(self, position: int, failure: Failure) -> None:

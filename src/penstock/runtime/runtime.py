@@ -23,7 +23,7 @@ from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.executors.strict import picture
 from penstock.graph.identity import Datum, Identity
-from penstock.model.data import SegmentId, Slot, Value, VersionId
+from penstock.model.data import FileRef, SegmentId, Slot, Value, VersionId
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
 from penstock.model.resources import Node
 from penstock.model.tasks import Failure, TaskCall, TaskState
@@ -65,7 +65,11 @@ class Runtime:
         self.run_dir = self.directories.run_dir
         log_path = os.path.join(self.run_dir, "events.jsonl") if config.writes_log else None
         self.log = EventLog(log_path)
-        self.segments = Segments(self.directories.memory_dir, self.directories.spill_dir, writer=0)
+        try:
+            self.segments = Segments(self.directories.memory_dir, self.directories.spill_dir, writer=0)
+        except BaseException:
+            self.directories.remove(ok=False)
+            raise
         engine = Engine(ready, follows_data=follows_data)
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
         self.driver = Driver(engine, self._executor(machine), self.segments, self._recorder)
@@ -152,6 +156,8 @@ class Runtime:
             if arguments is not None:
                 for provided in arguments.before:
                     driver.handle(provided)
+                for version, path in arguments.file_reads:
+                    self._hold_file(version, path, arguments)
                 for effect in arguments.effects:
                     effect()
                 driver.handle(Submitted(call, tuple(arguments.released)))
@@ -160,6 +166,12 @@ class Runtime:
                 driver.handle(Submitted(call))
             driver.submitted()
         return futures
+
+    def _hold_file(self, version: VersionId, path: str, arguments: Arguments) -> None:
+        """See that a file's version still lives: its writer may have ended since the arguments were packed."""
+        if not self.driver.engine.lives(version):
+            self.driver.handle(Provided(version, FileRef(path)))
+            arguments.released.append(version)
 
     def submit_piece(
         self, declaration: Declaration, items: list[bytes], results: Waiter, failures: Waiter
@@ -255,8 +267,8 @@ class Runtime:
         def ready() -> bool:
             record = state.versions.get(version)
             if record is None:
-                return not driver.house.is_publishing(version) and not (writing and path in state.files)
-            return type(record.outcome) is Failure
+                return not (writing and path in state.files)
+            return type(record.outcome) is Failure or path in driver.house.unnamed
 
         driver.wait_until(ready)
         with driver.lock:
@@ -277,7 +289,7 @@ class Runtime:
     def barrier(self) -> None:
         """Wait for every task; raise the first failure that nobody has looked at."""
         driver = self.driver
-        driver.wait_until(lambda: not driver.engine.unfinished and not driver.house.is_publishing())
+        driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.state.publishing)
         if type(driver.executor) is NodeExecutor:
             driver.executor.flush_output()
         self.raise_unobserved()
@@ -329,7 +341,7 @@ class Runtime:
         driver = self.driver
         try:
             if not abort:
-                driver.wait_until(lambda: not driver.engine.unfinished)
+                driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.state.publishing)
         except BaseException:
             abort = True
             raise

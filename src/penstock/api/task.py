@@ -82,11 +82,11 @@ class _Reference:
         self.declaration = declaration
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from penstock.runtime.shipping import travels_by_name
+        from penstock.runtime.shipping import import_attribute, travels_by_name
 
         body = self.declaration.body
         if travels_by_name(body):
-            return _import_task, (body.__module__, body.__qualname__)
+            return import_attribute, (body.__module__, body.__qualname__)
         fields = {name: getattr(self.declaration, name) for name in Declaration.__dataclass_fields__}
         for derived in ("signature", "positional", "least", "most"):
             fields.pop(derived)
@@ -99,17 +99,6 @@ def _rebuild(found: Any) -> Any:
 
 def _declare(fields: Mapping[str, Any]) -> Declaration:
     return Declaration(signature=_signature(fields["body"]), **fields)
-
-
-def _import_task(module: str, path: str) -> Any:
-    import importlib
-
-    found: Any = importlib.import_module(module)
-    for step in path.split("."):
-        found = found.__dict__[step] if isinstance(found, type) else getattr(found, step)
-        if isinstance(found, classmethod | staticmethod):
-            found = found.__func__
-    return found
 
 
 @overload

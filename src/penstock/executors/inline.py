@@ -10,7 +10,7 @@ from collections import deque
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
-from penstock.executors.wire import Define, Done, Error, Run
+from penstock.executors.wire import Define, Done, Error, run_of
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, Recalled
 
@@ -50,26 +50,11 @@ class InlineExecutor:
             command = self._launched.popleft()
         except IndexError:
             return None
-        call = command.call
-        number = call.spec.function
+        number = command.call.spec.function
         function = self._defined.get(number)
         if function is None:
             function = self._defined[number] = define(self.functions[number], self._segments)
-        run = Run(
-            command.task,
-            command.attempt,
-            number,
-            call.args,
-            command.slots,
-            call.writable,
-            command.in_place,
-            call.outputs,
-            command.publish,
-            call.items,
-            call.writable_buffers,
-            command.args_in_place,
-        )
-        message = carry_out(run, function, self._segments, strict=self._strict)
+        message = carry_out(run_of(command), function, self._segments, strict=self._strict)
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
             self._interrupted = True
         if isinstance(message, Done):

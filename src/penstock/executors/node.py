@@ -24,7 +24,7 @@ from penstock.data.segments import Segments
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
-from penstock.executors.wire import Define, Done, Error, Ready, Run
+from penstock.executors.wire import Define, Done, Error, Ready, run_of
 from penstock.executors.worker import SETUP, Setup
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, NodeLost, Recalled, WorkerLost
@@ -88,8 +88,7 @@ class NodeExecutor:
 
     def launch(self, command: Launch) -> None:
         """Send an attempt to its lane."""
-        call = command.call
-        spec = call.spec
+        spec = command.call.spec
         seat = self._seats[command.lane]
         worker = seat.workers.get(spec.requirements.cpus)
         if worker is None:
@@ -97,22 +96,7 @@ class NodeExecutor:
         seat.active = worker
         if spec.function not in worker.defined:
             worker.define(self.functions[spec.function])
-        waiting = worker.put(
-            Run(
-                command.task,
-                command.attempt,
-                spec.function,
-                call.args,
-                command.slots,
-                call.writable,
-                command.in_place,
-                call.outputs,
-                command.publish,
-                call.items,
-                call.writable_buffers,
-                command.args_in_place,
-            )
-        )
+        waiting = worker.put(run_of(command))
         if worker.busy and waiting < _TOGETHER:
             self._unflushed[worker] = None
         else:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from penstock.model.commands import Launch
 from penstock.model.data import Slot, Value
 from penstock.model.tasks import Failure, Output
 
@@ -33,6 +34,7 @@ __all__ = [
     "frame",
     "frames_down",
     "frames_up",
+    "run_of",
 ]
 
 
@@ -65,6 +67,25 @@ class Run(Struct, array_like=True, tag="r"):
     #: how many buffers of ``args`` the task may change, and whether in their segment itself
     writable_buffers: int = 0
     args_in_place: bool = False
+
+
+def run_of(command: Launch) -> Run:
+    """What a worker is told of an attempt to launch."""
+    call = command.call
+    return Run(
+        command.task,
+        command.attempt,
+        call.spec.function,
+        call.args,
+        command.slots,
+        call.writable,
+        command.in_place,
+        call.outputs,
+        command.publish,
+        call.items,
+        call.writable_buffers,
+        command.args_in_place,
+    )
 
 
 class Ready(Struct, array_like=True, tag="y"):

@@ -336,7 +336,8 @@ class Driver:
         with self.lock:
             self.handle(event)
             self._changed.notify_all()
-        self.after()
+        if self._thread is not None:
+            self.after()  # inline, this is inside it already
 
     def _run_inline(self) -> None:
         executor = self.executor

@@ -28,13 +28,9 @@ class Recorder:
         #: lanes of attempts under way, so that their end can name the lane
         self._lanes: dict[int, int] = {}
 
-    @property
-    def _silent(self) -> bool:
-        return not self._log.active
-
     def launched(self, command: commands.Launch, now: float) -> None:
         """An attempt was sent to a lane."""
-        if self._silent:
+        if not self._log.active:
             return
         self._lanes[command.task] = command.lane
         t = now - self._start
@@ -42,7 +38,7 @@ class Recorder:
 
     def event(self, event: events.Event, now: float) -> None:
         """Something was told to the engine, which has dealt with it."""
-        if self._silent:
+        if not self._log.active:
             return
         t = now - self._start
         kind = type(event)
@@ -65,7 +61,7 @@ class Recorder:
     def reports(self, now: float) -> None:
         """What the engine says of attempts and tasks that did not deliver."""
         reports = self._engine.state.reports
-        if not self._silent:
+        if self._log.active:
             for report in reports:
                 self._report(report, now - self._start)
         reports.clear()

@@ -15,7 +15,7 @@ from penstock.executors.wire import Define
 from penstock.model.data import Value
 from penstock.runtime.declaration import Declaration
 
-__all__ = ["Surroundings", "ship", "travels_by_name"]
+__all__ = ["Surroundings", "import_attribute", "ship", "travels_by_name"]
 
 _findable: dict[str, bool] = {}
 
@@ -55,6 +55,13 @@ def _reference(body: Callable[..., Any]) -> Any:
 
 def import_body(module: str, path: str) -> Callable[..., Any]:
     """Import a task's function."""
+    found = import_attribute(module, path)
+    body: Callable[..., Any] = getattr(found, "__wrapped__", found)
+    return body
+
+
+def import_attribute(module: str, path: str) -> Any:
+    """Import what a module holds under a qualified name, without binding methods."""
     import importlib
 
     found: Any = importlib.import_module(module)
@@ -62,8 +69,7 @@ def import_body(module: str, path: str) -> Callable[..., Any]:
         found = found.__dict__[step] if isinstance(found, type) else getattr(found, step)
         if isinstance(found, classmethod | staticmethod):
             found = found.__func__
-    body: Callable[..., Any] = getattr(found, "__wrapped__", found)
-    return body
+    return found
 
 
 def travels_by_name(body: Callable[..., Any]) -> bool:
@@ -118,9 +124,10 @@ class Surroundings:
 
     def changed(self) -> bool:
         """Whether a call would meet other objects than those that were sent."""
-        return any(names.get(name, _ABSENT) is not value for names, name, value in self._globals) or any(
-            _content(cell) is not value for cell, value in self._cells
-        )
+        for names, name, value in self._globals:
+            if names.get(name, _ABSENT) is not value:
+                return True
+        return any(_content(cell) is not value for cell, value in self._cells) if self._cells else False
 
     def _note(self, function: Any) -> None:
         function = getattr(function, "__wrapped__", function)

@@ -39,11 +39,13 @@ class Access(Enum):
 class Segments:
     """The segments of a run, as one process of it sees them."""
 
-    def __init__(self, memory_dir: str, spill_dir: str, writer: int) -> None:
+    def __init__(self, memory_dir: str, spill_dir: str, writer: int, *, alone: bool = False) -> None:
         self.memory_dir = memory_dir
         self.spill_dir = spill_dir
         self.writer = writer
-        self._full = self._flag()
+        #: no other process shares the store, which is then made when it is first needed
+        self._alone = alone
+        self._full: mmap.mmap | bytearray = bytearray(1) if alone else self._flag()
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
         self._next: SegmentId = (writer << _WRITER) + 1
 
@@ -74,7 +76,8 @@ class Segments:
 
     def close(self) -> None:
         """Let the flag go."""
-        self._full.close()
+        if isinstance(self._full, mmap.mmap):
+            self._full.close()
 
     def path(self, segment: SegmentId, *, spilled: bool) -> str:
         """Where a segment lies."""
@@ -101,6 +104,8 @@ class Segments:
 
     def _write(self, segment: SegmentId, buffers: Sequence[memoryview | bytes], *, spilled: bool) -> list[Piece]:
         path = self.path(segment, spilled=spilled)
+        if self._alone:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         pieces = []
         try:

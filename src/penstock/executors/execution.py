@@ -274,7 +274,8 @@ def _place_file(
     private = private_folder(segments, output.file, run.task, str(segments.writer))
     try:
         # If all of the run is killed, the fork server removes what this link points to.
-        os.symlink(private, os.path.join(segments.memory_dir, os.path.basename(private)))
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            os.symlink(private, os.path.join(segments.memory_dir, os.path.basename(private)))
         os.mkdir(private)
     except OSError as error:
         raise type(error)(error.errno, f"cannot write a file there: {error.strerror}", folder) from None

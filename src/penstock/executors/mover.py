@@ -37,6 +37,14 @@ class Mover:
             if job is not None:
                 job()
 
+    def finish(self) -> None:
+        """Return when everything asked for so far is done."""
+        self.catch_up()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            done = threading.Event()
+            self._jobs.put(done.set)
+            done.wait()
+
     def close(self) -> None:
         """Return when everything asked for is done."""
         self.catch_up()

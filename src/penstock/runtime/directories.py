@@ -20,16 +20,17 @@ class Directories:
     def __init__(self, config: Config) -> None:
         mark = f"penstock-{os.getuid()}-{os.getpid()}-{os.urandom(4).hex()}"
         self._keep = config.keep_run_dir if config.run_dir is not None else "never"
-        if config.run_dir is None:
-            self.run_dir = tempfile.mkdtemp(prefix=f"{mark}-")
-        else:
-            self.run_dir = config.run_dir
-            os.makedirs(self.run_dir, exist_ok=True)
+        # Inline, there is no fork server to clean up after a program that is killed: make nothing before it is needed.
+        needed = config.mode != "inline"
+        self.run_dir = config.run_dir or os.path.join(tempfile.gettempdir(), mark)
+        if needed or config.writes_log:
+            os.makedirs(self.run_dir, mode=0o777 if config.run_dir else 0o700, exist_ok=True)
         roomy = os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
         self.memory_dir = os.path.join(_SHARED_MEMORY if roomy else self.run_dir, mark)
         self.spill_dir = os.path.join(config.spill_dir or self.run_dir, f"{mark}-spill")
-        for directory in (self.memory_dir, self.spill_dir):
-            os.makedirs(directory, mode=0o700)
+        if needed:
+            for directory in (self.memory_dir, self.spill_dir):
+                os.makedirs(directory, mode=0o700)
         self.disposable = [self.memory_dir, self.spill_dir]
         if config.run_dir is None:
             self.disposable.append(self.run_dir)

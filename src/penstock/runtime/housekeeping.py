@@ -117,6 +117,10 @@ class Housekeeping:
         for folder in folders:
             self._mover.do(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
+    def finish(self) -> None:
+        """Return when what was asked for so far is done; no private copy lies about then."""
+        self._mover.finish()
+
     def close(self) -> None:
         """Return when everything is done."""
         self._mover.close()

@@ -66,7 +66,8 @@ class Runtime:
         log_path = os.path.join(self.run_dir, "events.jsonl") if config.writes_log else None
         self.log = EventLog(log_path)
         try:
-            self.segments = Segments(self.directories.memory_dir, self.directories.spill_dir, writer=0)
+            memory_dir, spill_dir = self.directories.memory_dir, self.directories.spill_dir
+            self.segments = Segments(memory_dir, spill_dir, writer=0, alone=config.mode == "inline")
         except BaseException:
             self.directories.remove(ok=False)
             raise
@@ -290,6 +291,7 @@ class Runtime:
         """Wait for every task; raise the first failure that nobody has looked at."""
         driver = self.driver
         driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.state.publishing)
+        driver.house.finish()
         if type(driver.executor) is NodeExecutor:
             driver.executor.flush_output()
         self.raise_unobserved()

@@ -1,4 +1,5 @@
-"""The driver: real time and real processes around the engine.
+"""The driver: real time and real processes around the engine. It is long because who looks for results when, who
+sleeps and who wakes whom can only be understood together.
 
     any thread ── post(event) ──▶ engine.handle ──▶ commands ──▶ executor, housekeeping, futures
     control thread: executor.poll ──▶ events ──▶ the same
@@ -41,6 +42,8 @@ _REST = 0.001
 _LOOK = 200e-6
 #: the control thread is not woken for what is due this many seconds after it wakes up anyway
 _SOON = 0.05
+#: seconds after which a callback that waits looks at deadlines
+_TURN = 0.02
 
 
 class Waiter(Protocol):
@@ -280,6 +283,25 @@ class Driver:
         finally:
             self._looking = False
         return False
+
+    def serve_until(self, done: Callable[[], bool], timeout: float | None) -> bool:
+        """A callback, in the control thread, waits for a result: go on with what brings it about.
+
+        False in any other thread, and when the time is up.
+        """
+        executor = self.executor
+        if threading.current_thread() is not self._thread or not isinstance(executor, NodeExecutor):
+            return False
+        until = None if timeout is None else time.monotonic() + timeout
+        while not done() and not self._stopping:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            ready = executor.poll(_TURN if left is None else min(left, _TURN))
+            with self.lock:
+                self._collect(ready)
+                self._tick()
+        return done()
 
     def _is_attended(self) -> bool:
         """Whether a thread that submits at full speed collects results on its way, so that we better keep out of it.

@@ -196,9 +196,10 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     def _wait(self, timeout: float | None) -> None:
         self._runtime.before_wait()
-        if self._runtime.driver.look(self.done):
+        driver = self._runtime.driver
+        if driver.look(self.done) or driver.serve_until(self.done, timeout):
             return
-        with self._runtime.driver.awaiting(), self._condition:
+        with driver.awaiting(), self._condition:
             if not self._condition.wait_for(lambda: self._state != _PENDING, timeout):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
 

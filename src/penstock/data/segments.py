@@ -43,8 +43,9 @@ class Segments:
         self.memory_dir = memory_dir
         self.spill_dir = spill_dir
         self.writer = writer
-        #: no other process shares the store, which is then made when it is first needed
+        #: no other process shares the store: segments are memory without a name, which goes with this process
         self._alone = alone
+        self._nameless: dict[SegmentId, int] = {}
         self._full: mmap.mmap | bytearray = bytearray(1) if alone else self._flag()
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
         self._next: SegmentId = (writer << _WRITER) + 1
@@ -78,9 +79,14 @@ class Segments:
         """Let the flag go."""
         if isinstance(self._full, mmap.mmap):
             self._full.close()
+        for descriptor in self._nameless.values():
+            os.close(descriptor)
+        self._nameless.clear()
 
     def path(self, segment: SegmentId, *, spilled: bool) -> str:
         """Where a segment lies."""
+        if segment in self._nameless:
+            return f"/proc/self/fd/{self._nameless[segment]}"
         return os.path.join(self.spill_dir if spilled else self.memory_dir, f"s{segment}")
 
     def write(self, buffers: Sequence[memoryview | bytes]) -> list[Piece]:
@@ -103,10 +109,13 @@ class Segments:
             ) from error
 
     def _write(self, segment: SegmentId, buffers: Sequence[memoryview | bytes], *, spilled: bool) -> list[Piece]:
+        if self._alone and not spilled:
+            self._nameless[segment] = os.memfd_create(f"penstock-s{segment}")
         path = self.path(segment, spilled=spilled)
-        if self._alone:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        if self._alone and spilled:
+            os.makedirs(self.spill_dir, mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY if segment in self._nameless else os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
         pieces = []
         try:
             offset = 0
@@ -117,7 +126,7 @@ class Segments:
                     _write_all(descriptor, view[start : start + _CHUNK], offset + start)
                 offset += -(-len(view) // _ALIGNMENT) * _ALIGNMENT
         except BaseException:
-            os.unlink(path)
+            self.remove(segment)
             raise
         finally:
             os.close(descriptor)
@@ -145,6 +154,9 @@ class Segments:
 
     def remove(self, segment: SegmentId) -> None:
         """Delete a segment, wherever it lies."""
+        if segment in self._nameless:
+            os.close(self._nameless.pop(segment))
+            return
         for spilled in (False, True):
             try:
                 os.unlink(self.path(segment, spilled=spilled))

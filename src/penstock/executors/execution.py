@@ -90,10 +90,12 @@ def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool)
     try:
         if run.items >= 0:
             outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
-        elif run.slots or run.outputs or strict:
+        elif run.outputs or strict:
             outputs = _carry_out_call(run, function, segments, files, strict=strict)
         else:
-            args, kwargs = load(run.args, segments)
+            if run.slots:
+                current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, {}))
+            args, kwargs = load(run.args, segments, slots=bool(run.slots))
             result = function.body(*args, **kwargs)
             raise_unlooked()
             outputs = _returned(result, function, segments)

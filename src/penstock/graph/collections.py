@@ -9,7 +9,7 @@ from typing import Any
 from penstock.errors import CallError
 from penstock.model.tasks import Steps
 
-__all__ = ["is_collection", "leaves", "set_leaf"]
+__all__ = ["is_collection", "leaves"]
 
 
 def is_collection(obj: Any) -> bool:
@@ -55,13 +55,6 @@ def _elements(obj: Any) -> Iterator[tuple[Any, Any, Any]]:
     else:
         for place in product(*map(range, obj.shape)):
             yield place, place, obj[place]
-
-
-def set_leaf(container: Any, key: Any, value: Any, where: str) -> None:
-    """Put a future where an immutable element was; the task gives that place a new value."""
-    if isinstance(container, tuple):
-        raise CallError(f"{where} holds an immutable element inside a tuple, which no task can replace; use a list")
-    container[key] = value
 
 
 def _show(steps: Steps) -> str:

@@ -16,7 +16,7 @@ from penstock.data.slots import PathRef, SlotRef, current, element, slot
 from penstock.engine.lifetimes import segments_of
 from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
-from penstock.graph.collections import is_collection, leaves, set_leaf
+from penstock.graph.collections import is_collection, leaves
 from penstock.graph.identity import Datum
 from penstock.graph.wiring import Wiring
 from penstock.model.data import FileRef, Value, VersionId
@@ -117,17 +117,23 @@ class Arguments:
         if not is_immutable(leaf):
             self._write(path, leaf, direction, where)
             return
-        # A number or a string is replaced, not changed: the program's collection holds its future from now on.
+        if isinstance(container, tuple):
+            raise CallError(f"{where} holds {leaf!r:.40} inside a tuple, where no task can replace it; use a list")
         version = self.wiring.write(Output(path))
-        future: Future[Any] = PlacedFuture(self._runtime, self._task, version)
-        self._runtime.driver.waiters[version] = future
-        self.effects.append(lambda: set_leaf(container, key, future, where))
+
+        def place() -> None:
+            """A number or a string is replaced, not changed: from now on the program's collection holds its future."""
+            container[key] = self._runtime.driver.waiters[version] = PlacedFuture(self._runtime, self._task, version)
+
+        self.effects.append(place)
 
     def _write(self, path: Steps, value: Any, direction: Direction, where: str) -> Any:
         """An object that the task updates: it reads the newest version and makes the next one."""
         wiring = self.wiring
         if isinstance(value, Future):
-            return self._write_future(path, value, direction)
+            if value.source()[1] is not None or value.runtime is not self._runtime:
+                raise CallError(f"{where} is {value!r}, which no task can update; pass its result()")
+            return self._write_future(path, value)
         datum = self._runtime.identity.find(value)
         if datum is not None and datum.shared:
             raise CallError(f"{where} was given to share(), which promises that it will not change")
@@ -144,7 +150,7 @@ class Arguments:
         self.effects.append(lambda: self._newest(value, datum, version))
         return value if datum is None or not direction.reads else SlotRef(index)
 
-    def _write_future(self, path: Steps, future: Future[Any], direction: Direction) -> Any:
+    def _write_future(self, path: Steps, future: Future[Any]) -> Any:
         index = self.wiring.read(future.version)
         version = self.wiring.write(Output(path, index))
 
@@ -260,6 +266,8 @@ class Arguments:
 
     def _outgoing(self, future: Any) -> tuple[Any, ...]:
         """A future met while pickling: the task waits for its version and finds it in a slot."""
+        if future.runtime is not self._runtime:
+            return _itself, (future.result(),)  # of another run, which knows nothing of our versions
         version, position = future.source()
         index = self.wiring.read(version)
         return (slot, (index,)) if position is None else (element, (index, position))
@@ -276,6 +284,10 @@ class Arguments:
             else:
                 parts.append(runtime.buffers.piece(buffer))
         return Value(own.data, parts)
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 class _Mark:

@@ -260,15 +260,17 @@ class Driver:
         finally:
             self._asleep_until = 0.0
 
-    def look(self, done: Callable[[], bool]) -> bool:
-        """Collect results in this thread for a moment, in the hope that the one it needs is among them."""
+    def look(self, done: Callable[[], bool], timeout: float | None) -> bool:
+        """Collect results in this thread as long as there are some: the one it needs may be among them."""
         executor = self.executor
         if not isinstance(executor, NodeExecutor) or self._looking:
             return False
         self._looking = True
         try:
-            until = time.monotonic() + _LOOK
-            while (now := time.monotonic()) < until:
+            began = time.monotonic()
+            latest = float("inf") if timeout is None else began + timeout
+            until = began + _LOOK
+            while (now := time.monotonic()) < min(until, latest):
                 ready = executor.poll(0)
                 if not ready:
                     os.sched_yield()

@@ -132,6 +132,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         return self._version, None
 
     @property
+    def runtime(self) -> Runtime:
+        """The run it belongs to."""
+        return self._runtime
+
+    @property
     def task_id(self) -> int:
         """Number of the task that makes it."""
         return self._task
@@ -197,7 +202,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _wait(self, timeout: float | None) -> None:
         self._runtime.before_wait()
         driver = self._runtime.driver
-        if driver.look(self.done) or driver.serve_until(self.done, timeout):
+        if driver.look(self.done, timeout) or driver.serve_until(self.done, timeout):
             return
         with driver.awaiting(), self._condition:
             if not self._condition.wait_for(lambda: self._state != _PENDING, timeout):

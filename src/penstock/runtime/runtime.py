@@ -113,14 +113,9 @@ class Runtime:
             ("operating_system", machine.operating_system),
             ("node_name", machine.hostname),
         )
-        lanes = 1 if self.config.mode == "inline" else self.cpus
-        node = Node(machine.hostname, max(lanes, self.cpus), memory, properties)
-        argv = list(sys.argv)
-        record = RunStarted(
-            0.0, time.time(), __version__, argv, self.cpus, memory, machine.hostname, self.config.scheduler
-        )
-        self.log.append(record)
-        self.driver.post(NodeJoined(node))
+        about = (self.cpus, memory, machine.hostname, self.config.scheduler)
+        self.log.append(RunStarted(0.0, time.time(), __version__, list(sys.argv), *about))
+        self.driver.post(NodeJoined(Node(machine.hostname, self.cpus, memory, properties)))
 
     # --- calls --------------------------------------------------------------------------------------------------
 

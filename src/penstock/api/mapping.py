@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.data.serializer import LARGE, dump_stream
@@ -44,8 +45,14 @@ def map_calls(task: Task[..., T], iterables: Iterable[Any]) -> Mapped[T] | Calls
     return Mapped(runtime, declaration, packed)
 
 
-def _pack(calls: list[tuple[Any, ...]], name: str) -> list[bytes] | None:
-    """Each call's arguments pickled on its own; None if some need more than that: futures, arrays, large objects."""
+#: types whose objects never change and are never large, so that they need not be pickled at the call
+_PLAIN = frozenset({int, float, complex, bool, type(None)})
+
+
+def _pack(calls: list[tuple[Any, ...]], name: str) -> list[Any] | None:
+    """The arguments of each call, as they are or pickled; None if some need more: futures, arrays, large objects."""
+    if _PLAIN.issuperset(map(type, chain.from_iterable(calls))):
+        return calls
     identity = session.current().identity
     packed: list[bytes] = []
     buffers: list[pickle.PickleBuffer] = []

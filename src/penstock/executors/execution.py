@@ -225,14 +225,16 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
     """
     results: list[Any] = []
     failures: dict[int, Failure] = {}
-    body = function.body
-    loads = pickle.loads
-    for position, item in enumerate(load(run.args, segments)):
+    items, body, append = iter(load(run.args, segments)), function.body, results.append
+    while True:
         try:
-            results.append(body(*loads(item)))
+            # The loop is inside, because entering a try for each of a million items would be felt.
+            for item in items:
+                append(body(*item) if type(item) is tuple else body(*pickle.loads(item)))
+            break
         except Exception as error:
-            failures[position] = describe(error, function.name)
-            results.append(FailedElement(failures[position]))
+            failures[len(results)] = describe(error, function.name)
+            append(FailedElement(failures[len(results)]))
     what = f"a value that task {function.name} returned"
     try:
         packed = dump(results, segments, what)

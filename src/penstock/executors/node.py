@@ -35,7 +35,7 @@ __all__ = ["NodeExecutor"]
 _STILLBORN = 3
 _RECEIVE = 1 << 20
 #: attempts behind another that are written together
-_TOGETHER = 16
+_TOGETHER = 32
 
 Observer = Callable[[str, int, int, int], None]
 

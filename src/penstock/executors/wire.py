@@ -62,7 +62,8 @@ class Run(Struct, array_like=True, tag="r"):
     in_place: tuple[int, ...] = ()
     outputs: tuple[Output, ...] = ()
     publish: bool = True
-    #: -1 for a call; otherwise this is a piece of a map and ``args`` a list of that many pickled items
+    #: -1 for a call; otherwise this is a piece of a map, and ``args`` a list of the arguments of that many calls, each
+    #: a tuple, or a pickled one
     items: int = -1
     #: how many buffers of ``args`` the task may change, and whether in their segment itself
     writable_buffers: int = 0

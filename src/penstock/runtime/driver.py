@@ -35,7 +35,7 @@ from penstock.runtime.recorder import Recorder
 __all__ = ["Driver", "Waiter"]
 
 #: submissions between two looks for results by the submitting thread
-_PUMP_EVERY = 16
+_PUMP_EVERY = 32
 #: seconds for which the control thread leaves the interpreter to a thread that submits at full speed
 _REST = 0.001
 #: seconds for which a thread looks for results before it goes to sleep
@@ -67,6 +67,7 @@ class Driver:
         self.engine = engine
         self.executor = executor
         self.recorder = recorder
+        self._log = recorder.log
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._sleepers = 0
@@ -111,6 +112,7 @@ class Driver:
         now = time.monotonic()
         if self.released:
             self._let_go(now)
+        state = self.engine.state
         queue = [event]
         for pending in queue:
             if type(pending) is events.Finished:
@@ -118,14 +120,14 @@ class Driver:
             elif type(pending) is events.WorkerLost:
                 self.house.clear_after(pending.worker, self._heads(pending.lane), set(self.engine.state.segments))
             answer = self.engine.handle(pending, now)
-            self.recorder.event(pending, now)
-            if self.engine.state.reports:
+            if self._log.active:
+                self.recorder.event(pending, now)
+            if state.reports:
                 self.recorder.reports(now)
             for command in answer:
                 further = self._carry_out(command, now)
                 if further is not None:
                     queue.append(further)
-        state = self.engine.state
         if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged):
             self._wake_in_time()
 
@@ -379,7 +381,8 @@ class Driver:
 
     def _carry_out(self, command: commands.Command, now: float) -> events.Event | None:
         if isinstance(command, commands.Launch):
-            self.recorder.launched(command, now)
+            if self._log.active:
+                self.recorder.launched(command, now)
             self.executor.launch(command)
             return None
         if isinstance(command, commands.Settle):

@@ -85,10 +85,11 @@ class _PieceFailures:
 class Mapped(Sequence[Future[T]]):
     """The calls of a map: a sequence of futures, and ``results()`` for all values at once."""
 
-    def __init__(self, runtime: Runtime, declaration: Declaration, items: list[bytes]) -> None:
+    def __init__(self, runtime: Runtime, declaration: Declaration, items: list[Any]) -> None:
         self._runtime = runtime
         self._declaration = declaration
-        self._items: list[bytes | None] = list(items)
+        #: arguments of each call that is not over
+        self._items: list[Any] = list(items)
         self._pieces: list[_Piece | None] = [None] * len(items)
         self._next = 0
         self._under_way = 0
@@ -181,13 +182,12 @@ class Mapped(Sequence[Future[T]]):
         piece = _Piece(self, indices, attempt)
         self._next = max(self._next, indices.stop)
         self._under_way += 1
-        items = []
-        for position in indices:
-            self._pieces[position] = piece
-            items.append(self._items[position])
+        where = slice(indices.start, indices.stop)
+        self._pieces[where] = [piece] * len(indices)
+        items = self._items[where]
         task, version, second = self._runtime.submit_piece(
             self._declaration,
-            items,  # type: ignore[arg-type]
+            items,
             piece,
             _PieceFailures(piece),
         )
@@ -208,17 +208,10 @@ class Mapped(Sequence[Future[T]]):
 
     def _piece_done(self, piece: _Piece) -> None:
         """Called by the driver, without its lock, when a piece has ended."""
-        settled: list[_Element[T]] = []
         with self._lock:
             self._under_way -= 1
             again = self._to_repeat(piece)
-            for position in piece.indices:
-                if position in again or self._pieces[position] is not piece:
-                    continue
-                self._left -= 1
-                self._items[position] = None
-                if position in self._futures and self._futures[position].settle(self._outcome(position, piece)):
-                    settled.append(self._futures[position])
+            settled = self._finish(piece, set(again))
             for position in again:
                 self._submit(range(position, position + 1), piece.attempt + 1)
             self._feed()
@@ -226,6 +219,21 @@ class Mapped(Sequence[Future[T]]):
                 self._done.notify_all()
         for future in settled:
             future.announce()
+
+    def _finish(self, piece: _Piece, again: set[int]) -> list[_Element[T]]:
+        """Count a piece's calls as over, but for those to be called again; gives the futures to announce."""
+        if not again:
+            self._left -= len(piece.indices)
+            self._items[piece.indices.start : piece.indices.stop] = [None] * len(piece.indices)
+        else:
+            for position in piece.indices:
+                if position not in again:
+                    self._left -= 1
+                    self._items[position] = None
+        asked = (
+            [self._futures[i] for i in piece.indices if i in self._futures and i not in again] if self._futures else []
+        )
+        return [future for future in asked if future.settle(self._outcome(future.position, piece))]
 
     def _to_repeat(self, piece: _Piece) -> list[int]:
         """Items to call again on their own: to find the one that killed its worker, or because they may be retried."""
@@ -285,6 +293,9 @@ class Mapped(Sequence[Future[T]]):
                 return
             self._loaded.add(piece)
             results = load(piece.outcome, self._runtime.segments, Access.COPY)
+            if not piece.failures:
+                self._values[piece.indices.start : piece.indices.stop] = results
+                return
             for position, value in zip(piece.indices, results, strict=True):
                 if self._pieces[position] is piece:
                     self._values[position] = None if isinstance(value, FailedElement) else value
@@ -323,6 +334,11 @@ class _Element(Future[T]):
         if type(self._outcome) is Failure:
             raise self._runtime.observe(self._outcome)
         self._value = self._mapped.value(self._position)
+
+    @property
+    def position(self) -> int:
+        """Its place in the map."""
+        return self._position
 
     def source(self) -> tuple[VersionId, int | None]:
         return self._mapped.cut_for(self._position)

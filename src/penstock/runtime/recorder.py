@@ -18,10 +18,10 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Writes one run's events; silent, and nearly free, when nobody reads them."""
+    """Writes one run's events. Who calls it for every task looks first whether the log is active."""
 
     def __init__(self, log: EventLog, engine: Engine, node: str, start: float) -> None:
-        self._log = log
+        self.log = log
         self._engine = engine
         self._node = node
         self._start = start
@@ -30,38 +30,34 @@ class Recorder:
 
     def launched(self, command: commands.Launch, now: float) -> None:
         """An attempt was sent to a lane."""
-        if not self._log.active:
-            return
         self._lanes[command.task] = command.lane
         t = now - self._start
-        self._log.append(records.Launched(t, command.task, command.attempt, command.node, command.lane))
+        self.log.append(records.Launched(t, command.task, command.attempt, command.node, command.lane))
 
     def event(self, event: events.Event, now: float) -> None:
         """Something was told to the engine, which has dealt with it."""
-        if not self._log.active:
-            return
         t = now - self._start
         kind = type(event)
         if kind is events.Submitted:
             call = event.call  # type: ignore[union-attr]
             name, cpus = call.spec.name, call.spec.requirements.cpus
             record = records.Submitted(t, call.task, name, call.count, list(call.reads), list(call.writes), cpus)
-            self._log.append(record)
+            self.log.append(record)
         elif kind is events.Finished:
             self._finished(event, t)  # type: ignore[arg-type]
         elif kind is events.Recalled:
             for task in event.tasks:  # type: ignore[union-attr]
-                self._log.append(records.Recalled(t, task))
+                self.log.append(records.Recalled(t, task))
 
     def _finished(self, event: events.Finished, t: float) -> None:
         size = sum(output.nbytes() for output in event.outputs if type(output) is Value)
         lane = self._lanes.pop(event.task, -1)
-        self._log.append(records.Finished(t, event.task, event.attempt, self._node, lane, event.seconds, size))
+        self.log.append(records.Finished(t, event.task, event.attempt, self._node, lane, event.seconds, size))
 
     def reports(self, now: float) -> None:
         """What the engine says of attempts and tasks that did not deliver."""
         reports = self._engine.state.reports
-        if self._log.active:
+        if self.log.active:
             for report in reports:
                 self._report(report, now - self._start)
         reports.clear()
@@ -70,23 +66,23 @@ class Recorder:
         lane = self._lanes.pop(report.task, -1)
         failure = report.failure
         if failure.kind is FailureKind.CANCELLED:
-            self._log.append(records.Cancelled(t, report.task))
+            self.log.append(records.Cancelled(t, report.task))
             return
         kind, message = failure.kind.value, failure.message
-        self._log.append(records.Failed(t, report.task, report.attempt, report.node, lane, kind, message, report.final))
+        self.log.append(records.Failed(t, report.task, report.attempt, report.node, lane, kind, message, report.final))
 
     def worker(self, what: str, lane: int, pid: int, status: int) -> None:
         """A worker process started or died."""
         t = time.monotonic() - self._start
         if what == "started":
-            self._log.append(records.WorkerStarted(t, self._node, lane, pid))
+            self.log.append(records.WorkerStarted(t, self._node, lane, pid))
         else:
-            self._log.append(records.WorkerDied(t, self._node, lane, pid, status))
+            self.log.append(records.WorkerDied(t, self._node, lane, pid, status))
 
     def freed(self, segment: int, size: int, now: float) -> None:
         """A segment was deleted."""
-        self._log.append(records.Freed(now - self._start, segment, size))
+        self.log.append(records.Freed(now - self._start, segment, size))
 
     def published(self, version: int, path: str, now: float) -> None:
         """A file got its final name."""
-        self._log.append(records.Published(now - self._start, version, path))
+        self.log.append(records.Published(now - self._start, version, path))

@@ -170,7 +170,7 @@ class Runtime:
             arguments.released.append(version)
 
     def submit_piece(
-        self, declaration: Declaration, items: list[bytes], results: Waiter, failures: Waiter
+        self, declaration: Declaration, items: list[Any], results: Waiter, failures: Waiter
     ) -> tuple[int, VersionId, VersionId]:
         """Submit a piece of a map: many calls in one record; gives its number and the versions of its two outputs."""
         spec = self.functions.spec(declaration)

@@ -20,7 +20,7 @@ def test_a_version_lives_while_the_program_holds_it_or_a_task_reads_it() -> None
     rig.finish(1, big(7))
     assert rig.release(101) == []
     assert rig.engine.lives(101)
-    assert rig.engine.in_use(101)
+    assert rig.engine.state.versions[101].uses == 1
     assert rig.finish(2, value("b")) == [Settle(102, value("b")), Free(7)]
     assert not rig.engine.lives(101)
 

@@ -90,8 +90,3 @@ class Engine:
     def lives(self, version: VersionId) -> bool:
         """Whether a version is still to be made, or can still be read."""
         return version in self.state.versions
-
-    def in_use(self, version: VersionId) -> bool:
-        """Whether a version is still to be made, or an unfinished task reads it."""
-        record = self.state.versions.get(version)
-        return record is not None and (record.outcome is None or record.uses > 0)

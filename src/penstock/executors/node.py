@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -279,10 +279,6 @@ class NodeExecutor:
         return reason
 
     # --- end ----------------------------------------------------------------------------------------------------
-
-    def processes(self) -> Mapping[int, int]:
-        """Process of each worker, by lane."""
-        return {worker.seat.lane: worker.pid for worker in self._workers.values()}
 
     def worker_of(self, lane: int) -> int:
         """The number of the process that serves, or last served, a lane."""

@@ -187,6 +187,14 @@ class Driver:
                 raise RuntimeStopped("the runtime was stopped by another thread")
             return bool(done)
 
+    def await_names(self) -> None:
+        """Wait for files that are just being given their names: who has a result may look at them next.
+
+        Not in our own threads, which bring that about.
+        """
+        if not self._stopping and not threading.current_thread().name.startswith("penstock-"):
+            self.wait_until(lambda: self._stopping or not self.engine.state.publishing)
+
     def wake(self) -> None:
         """Have the control thread look at what finalisers left."""
         if self._thread is not None and not self._stopping:

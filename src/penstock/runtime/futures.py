@@ -160,6 +160,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         """The value; waits for it. Raises what the task raised."""
         if self._state == _PENDING:
             self._wait(timeout)
+        if self._runtime.driver.engine.state.publishing:
+            self._runtime.driver.await_names()
         if self._value is _UNLOADED:
             self._load()
         return self._value  # type: ignore[no-any-return]

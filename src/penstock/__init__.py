@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.decorators import constraint
+from penstock.api.decorators import IO, constraint, io
 from penstock.api.directions import (
     COLLECTION_IN,
     COLLECTION_INOUT,
@@ -21,6 +21,8 @@ from penstock.api.directions import (
     INOUT,
     OUT,
     Depth,
+    Permanent,
+    Temp,
     Type,
 )
 from penstock.api.executor import Executor
@@ -59,6 +61,7 @@ __all__ = [
     "FILE_OUT",
     "IN",
     "INOUT",
+    "IO",
     "OUT",
     "ArgumentChanged",
     "CallError",
@@ -70,6 +73,7 @@ __all__ = [
     "Executor",
     "Future",
     "PenstockError",
+    "Permanent",
     "ReturnsMismatch",
     "Runtime",
     "RuntimeStopped",
@@ -78,6 +82,7 @@ __all__ = [
     "TaskError",
     "TaskFailed",
     "TaskTimeout",
+    "Temp",
     "Type",
     "WorkerDied",
     "as_completed",
@@ -86,6 +91,7 @@ __all__ = [
     "constraint",
     "delete_file",
     "delete_object",
+    "io",
     "open_file",
     "share",
     "start",

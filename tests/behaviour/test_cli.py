@@ -347,3 +347,94 @@ def test_doctor_says_what_is_wrong_and_fails(shell: Shell) -> None:
     done = shell.run("doctor", status=1, PENSTOCK_CPU="3")
     assert re.search(r"^✗ settings .*PENSTOCK_CPU\b", done.stdout, re.MULTILINE)
     assert "→" in done.stdout
+
+
+# --- storage ---------------------------------------------------------------------------------------------------------
+
+SHOW_SETTINGS = """
+import os
+from penstock.runtime import session
+flags = {name: value for name, value in session._flags.items() if name != "run_dir"}
+from penstock.runtime.config import load_config
+config = load_config(flags).config
+print(config.io_executors, config.io_scheduler, config.data_movement, config.io_ageing, config.tuning_ceiling)
+print(config.resources_file and os.path.basename(config.resources_file))
+"""
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--io-executors", "225", "--io-scheduler", "backfilling", "--data-movement"),
+        ("--io_executors=225", "--io_scheduler=IOBackfillingScheduler", "--data_movement=true"),
+        ("--io_executors", "225", "--io_scheduler", "backfilling", "--data_movement", "true"),
+    ],
+)
+def test_flags_for_storage_in_both_spellings(shell: Shell, flags: tuple[str, ...]) -> None:
+    shell.file("app.py", SHOW_SETTINGS)
+    more = ("--io-ageing", "off", "--tuning-ceiling", "64MB/s", "--resources", "there.xml")
+    done = shell.run("run", *flags, *more, "app.py", PENSTOCK_IO_EXECUTORS="3", PENSTOCK_DATA_MOVEMENT="off")
+    assert done.stdout == "225 backfilling True None 64000000.0\nthere.xml\n"
+
+
+def test_data_movement_can_be_switched_off_in_both_spellings(shell: Shell) -> None:
+    shell.file("app.py", SHOW_SETTINGS)
+    for flag in ("--no-data-movement", "--data_movement=false"):
+        done = shell.run("run", flag, "app.py", PENSTOCK_DATA_MOVEMENT="on")
+        assert done.stdout.startswith("16 fcfs False 60.0 None\n")
+    done = shell.run("run", "--data_movement=false", "--data-movement", "app.py", status=2)
+    assert "give one of --data-movement and --data_movement" in done.stderr
+
+
+def table_rows(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+
+
+def test_config_shows_described_layers_fastest_first(shell: Shell) -> None:
+    (shell.folder / "a").mkdir()
+    (shell.folder / "b").mkdir()
+    shell.file(
+        "penstock.toml",
+        '[[resources.storage]]\nname = "slow"\nmount = "a"\nbandwidth = 150\ncapacity = "1MB"\nshared = true\n'
+        '[[resources.storage]]\nname = "fast"\nmount = "b"\nbandwidth = "1.5GB/s"\ncapacity = "2MB"\n',
+    )
+    rows = table_rows(shell.run("config").stdout)
+    assert rows[-2:] == [
+        ["fast", str(shell.folder / "b"), "1.5 GB/s", "2 MB", "no", "described"],
+        ["slow", str(shell.folder / "a"), "150 MB/s", "1 MB", "yes", "described"],
+    ]
+    assert ["storage", "slow, fast", str(shell.folder / "penstock.toml")] in rows
+    assert ["io_ageing", "1m 00s", "default"] in rows
+
+
+def test_config_and_doctor_show_layers_that_were_found_and_guessed(shell: Shell) -> None:
+    shell.environ["TMPDIR"] = str(shell.folder)
+    text = shell.run("config").stdout
+    assert re.search(rf"^work +{shell.folder} .*/s .*found: .*, guessed", text, re.M)
+    assert "guessed: run `penstock probe DIR` to measure" in text
+    text = shell.run("doctor").stdout
+    assert re.search(rf"^✓ storage +work: {shell.folder}, .*/s, .*, found \(", text, re.M)
+    assert "→ bandwidths are guessed: run `penstock probe DIR` to measure" in text
+
+
+def test_a_layer_that_cannot_be_used_is_reported(shell: Shell) -> None:
+    shell.file("penstock.toml", '[[resources.storage]]\nname = "ssd"\nmount = "gone"\nbandwidth = 450\n')
+    message = f'[[resources.storage]] 1 "ssd": mount = {str(shell.folder / "gone")!r} does not exist'
+    assert message in shell.run("config", status=2).stderr
+    assert re.search(rf"^✗ storage +.*{re.escape(message)}", shell.run("doctor", status=1).stdout, re.M)
+
+
+def test_doctor_finds_what_dead_runs_left_on_a_layer(shell: Shell) -> None:
+    shell.file("penstock.toml", '[[resources.storage]]\nname = "ssd"\nmount = "."\nbandwidth = 450\n')
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    dead = f"penstock-{os.getuid()}-{process.pid}-0a1b2c3d-layer"
+    shell.file(f"{dead}/deep/file", "x" * 1500)
+    shell.file(f"penstock-{os.getuid()}-{os.getpid()}-0a1b2c3d-layer/file", "of a run that lives")
+    shell.file(f"penstock-{os.getuid() + 1}-{process.pid}-0a1b2c3d-layer/file", "of somebody else")
+    shell.file("penstock-notes/file", "of the user")
+    text = shell.run("doctor").stdout
+    leftovers = re.findall(r"^! leftover +(.*)$", text, re.M)
+    assert leftovers == [f"{shell.folder / dead}, 1.5 kB, of a run that is gone"]
+    assert "look, then remove it" in text
+    assert (shell.folder / dead / "deep" / "file").exists()

@@ -58,12 +58,17 @@ def test_pyproject_counts_only_with_our_table(tmp_path: Path) -> None:
     assert load(inner).config.cpus == 6
 
 
-def test_the_description_of_storage_is_left_to_others(tmp_path: Path) -> None:
+def test_the_description_of_a_machine_stands_beside_its_settings(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text(
         "[resources]\ncpus = 2\nio_executors = 225\n"
-        '[[resources.storage]]\nname = "ssd"\nmount = "/scratch"\n[[resources.node]]\nname = "fat"\ncount = 2\n'
+        '[[resources.storage]]\nname = "ssd"\nmount = "/no/such/scratch"\nbandwidth = 450\n'
+        '[[resources.node]]\nname = "fat"\ncount = 2\n'
     )
-    assert load(tmp_path).config == Config(cpus=2)
+    config = load(tmp_path).config  # whether mounts are there is asked when a run starts
+    assert (config.cpus, config.io_executors) == (2, 225)
+    assert config.storage is not None
+    assert [described.layer.name for described in config.storage] == ["ssd"]
+    assert [(kind.name, kind.count) for kind in config.node] == [("fat", 2)]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,17 @@ def test_the_description_of_storage_is_left_to_others(tmp_path: Path) -> None:
         ("[resource]\ncpus = 3", r"no table \[resource\]; did you mean resources\?"),
         ("cpus = 3", r"cpus belongs into the table \[resources\]"),
         ("[runtime]\ncpus = 3", r"cpus belongs into \[resources\], not \[runtime\]"),
-        ("[runtime]\nstorage = 3", "no setting 'storage'"),
+        ("[runtime]\nstorage = 3", r"storage belongs into \[resources\], not \[runtime\]"),
+        ("[resources]\nstorage = 3", r"\[\[resources.storage\]\]: expected a list of tables"),
+        ("[resources.storage]\nname = 'ssd'", r"write \[\[resources.storage\]\], with two brackets"),
+        ("[resources]\nio_executors = 0", "io_executors = 0: expected a whole number above zero"),
+        ("[runtime]\nio_executors = 4", r"io_executors belongs into \[resources\]"),
+        ("[runtime]\nio_scheduler = 'lifo'", 'expected "fcfs" or "priority" or "backfilling"'),
+        ("[runtime]\nio_ageing = 0", 'expected a duration above zero, or "off"'),
+        ("[runtime]\nio_ageing = true", 'expected a duration such as "60s", or "off"'),
+        ("[runtime]\nio_ageing = 'soon'", "cannot read 'soon' as a duration"),
+        ("[runtime]\ntuning_ceiling = '40MB'", "cannot read '40MB' as a rate"),
+        ("[runtime]\ntuning_ceiling = 0", "expected a rate above zero"),
         ("resources = 3", "must be a table"),
         ("[resources]\ncpus = 0", r"\[resources\] cpus = 0: expected a whole number above zero"),
         ("[resources]\ncpus = true", "expected a whole number above zero"),
@@ -151,10 +166,73 @@ def test_a_named_run_directory_is_kept_and_logged_unless_told_otherwise(tmp_path
     assert not told.writes_log
 
 
-def test_the_import_brings_no_toml_parser(tmp_path: Path) -> None:
+def test_storage_settings_have_the_defaults_of_the_manual(tmp_path: Path) -> None:
+    config = load(tmp_path).config
+    assert (config.io_executors, config.io_scheduler, config.data_movement) == (16, "fcfs", False)
+    assert (config.io_ageing, config.tuning, config.tuning_ceiling) == (60.0, None, None)
+    assert (config.resources_file, config.storage, config.node) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("fcfs", "fcfs"),
+        ("FcfsScheduler", "fcfs"),
+        ("IOPriorityScheduler", "priority"),
+        ("iobackfillingscheduler", "backfilling"),
+        (" Backfilling ", "backfilling"),
+        ("some.package.of.IOBackfillingScheduler", "backfilling"),
+    ],
+)
+def test_io_schedulers_are_known_by_their_long_names_too(tmp_path: Path, word: str, name: str) -> None:
+    assert load(tmp_path, io_scheduler=word).config.io_scheduler == name
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("off", None), (False, None), ("90s", 90.0), (5, 5.0), ("1m30s", 90.0)])
+def test_ageing_is_a_duration_or_off(tmp_path: Path, value: object, seconds: float | None) -> None:
+    assert load(tmp_path, io_ageing=value).config.io_ageing == seconds
+
+
+def test_the_registry_is_a_path_or_off_or_left_open(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text('[runtime]\ntuning = "learned.json"\ntuning_ceiling = "64MB/s"\n')
+    loaded = load(tmp_path).config
+    assert (loaded.tuning, loaded.tuning_ceiling) == (str(tmp_path / "learned.json"), 64e6)
+    assert load(tmp_path, {"PENSTOCK_TUNING": "off", "PENSTOCK_TUNING_CEILING": "off"}).config.tuning == "off"
+    assert load(tmp_path, {"PENSTOCK_TUNING_CEILING": "off"}).config.tuning_ceiling is None
+    assert load(tmp_path, tuning="auto").config.tuning is None
+
+
+LAYER = {"name": "ssd", "mount": "/scratch", "bandwidth": 450}
+
+
+def test_of_two_descriptions_of_the_layers_the_stronger_source_wins(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(
+        '[[resources.storage]]\nname = "ssd"\nmount = "/scratch"\nbandwidth = 450\n'
+    )
+    loaded = load(tmp_path, {"PENSTOCK_RESOURCES_FILE": "resources.xml"})
+    assert loaded.config.resources_file == str(tmp_path / "resources.xml")
+    assert (loaded.config.storage, loaded.origins["storage"]) == (None, "default")
+    loaded = load(tmp_path, {"PENSTOCK_RESOURCES_FILE": "resources.xml"}, storage=[LAYER])
+    assert (loaded.config.resources_file, loaded.origins["storage"]) == (None, "argument")
+    assert loaded.config.storage is not None
+    taken_back = load(tmp_path, {"PENSTOCK_RESOURCES_FILE": "auto"}).config
+    assert taken_back.storage is not None, "a file that is not given replaces nothing"
+    with pytest.raises(ConfigError, match="described twice, by resources_file and by storage"):
+        load(tmp_path, storage=[LAYER], resources_file="resources.xml")
+
+
+def test_layers_have_no_room_in_a_variable(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^PENSTOCK_STORAGE=/scratch: expected a list of tables"):
+        load(tmp_path, {"PENSTOCK_STORAGE": "/scratch"})
+    assert load(tmp_path, {"PENSTOCK_STORAGE": "auto"}).config.storage is None
+
+
+def test_the_import_brings_no_parser_that_is_not_needed(tmp_path: Path) -> None:
     program = (
         "import sys; from penstock.runtime.config import load_config; "
-        "load_config({}, {}, sys.argv[1]); print('tomllib' in sys.modules, 'difflib' in sys.modules)"
+        "load_config({}, {}, sys.argv[1]); print(*(name in sys.modules for name in sys.argv[2:]))"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    names = ("tomllib", "difflib", "xml.etree.ElementTree", "penstock.runtime.layers")
+    command = [sys.executable, "-c", program, str(tmp_path), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"] * len(names)

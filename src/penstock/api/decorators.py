@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 from penstock.api.task import Task
 from penstock.errors import ConstraintError, DefinitionError
 from penstock.runtime.constraints import canonical, requirements
 
-__all__ = ["constraint"]
+__all__ = ["IO", "constraint", "io"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def constraint(**written: Any) -> Callable[[Task[P, R]], Task[P, R]]:
-    """What every attempt of a task needs of its machine: ``computing_units``, ``memory_size``, ``processor_name``…
+    """What every attempt of a task needs: ``computing_units``, ``memory_size``, ``storage_bw``, ``storage_size``…
 
-    Names are accepted in any case and with or without underscores; values may be ``"$VARIABLE"``.
+    Names are accepted in any case and with or without underscores; values may be ``"$VARIABLE"``. ``storage_bw`` may
+    be ``"auto"`` or ``"auto(min, max, delta)"``: then it is learned while the program runs.
     """
     constraints: dict[str, Any] = {}
     for name, value in written.items():
@@ -28,15 +29,40 @@ def constraint(**written: Any) -> Callable[[Task[P, R]], Task[P, R]]:
         constraints[known] = value
 
     def apply(task: Task[P, R]) -> Task[P, R]:
-        inner: Any = task.__func__ if isinstance(task, classmethod | staticmethod) else task
-        if not isinstance(inner, Task):
-            raise DefinitionError(f"@constraint stands above @task; {task!r} is not a task yet")
+        inner = _task_below(task, "@constraint")
         literal = {name: value for name, value in constraints.items() if "$" not in str(value)}
         try:
-            requirements(literal, inner.declaration.name)
+            requirements(literal, inner.declaration.name, io=inner.declaration.io)
         except ConstraintError as error:
             raise DefinitionError(str(error)) from None
         inner.declaration.constraints = {**inner.declaration.constraints, **constraints}
         return task
 
     return apply
+
+
+@overload
+def io(task: Task[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def io() -> Callable[[Task[P, R]], Task[P, R]]: ...
+
+
+def io(task: Any = None, /) -> Any:
+    """The task does only input and output: it needs no computing unit, so it overlaps with tasks that compute."""
+    if task is None:
+        return io
+    _task_below(task, "@io").declaration.io = True
+    return task
+
+
+#: the spelling of PyCOMPSs
+IO = io
+
+
+def _task_below(task: Any, decorator: str) -> Task[..., Any]:
+    inner: Any = task.__func__ if isinstance(task, classmethod | staticmethod) else task
+    if not isinstance(inner, Task):
+        raise DefinitionError(f"{decorator} stands above @task; {task!r} is not a task yet")
+    return inner

@@ -1,4 +1,6 @@
-"""Directions as the user imports them, and the dictionary form ``{Type: COLLECTION_IN, Depth: 2}``."""
+"""Directions as the user imports them, and the dictionary form: ``{Type: COLLECTION_IN, Depth: 2}``,
+``{Type: FILE_OUT, Temp: True}``.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,8 @@ __all__ = [
     "OUT",
     "Depth",
     "Direction",
+    "Permanent",
+    "Temp",
     "Type",
     "as_direction",
 ]
@@ -37,18 +41,20 @@ __all__ = [
 #: keys of the dictionary form
 Type = "type"
 Depth = "depth"
+Temp = "temp"
+Permanent = "permanent"
 
 
 def as_direction(written: Any, parameter: str, task: str) -> Direction:
     """The direction that a decorator's argument means."""
     if isinstance(written, Direction):
         return written
-    if isinstance(written, dict) and isinstance(written.get(Type), Direction) and written.keys() <= {Type, Depth}:
+    keys = {Type, Depth, Temp, Permanent}
+    if isinstance(written, dict) and isinstance(written.get(Type), Direction) and written.keys() <= keys:
         direction: Direction = written[Type]
-        if Depth not in written:
-            return direction
+        temp = not written[Permanent] if Permanent in written else written.get(Temp)
         try:
-            return direction(depth=int(written[Depth]))
+            return direction(int(written[Depth]) if Depth in written else None, temp=temp)
         except (TypeError, ValueError) as error:
             raise DefinitionError(f"@task of {task}: {parameter}={written!r}: {error}") from None
     raise DefinitionError(

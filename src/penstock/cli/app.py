@@ -8,7 +8,9 @@ import typer
 
 from penstock.cli.config import config
 from penstock.cli.doctor import doctor
+from penstock.cli.probe import probe
 from penstock.cli.run import run
+from penstock.cli.tuning import tuning
 
 __all__ = ["app"]
 
@@ -21,6 +23,8 @@ app = typer.Typer(
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(doctor)
 app.command()(config)
+app.command()(probe)
+app.command()(tuning)
 
 
 def _print_version(wanted: bool) -> None:

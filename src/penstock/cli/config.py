@@ -1,8 +1,17 @@
-"""``penstock config``: each setting, its value and where it came from."""
+"""``penstock config``: each setting, its value and where it came from; then the storage layers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock.runtime.config import Loaded
+    from penstock.runtime.found_layers import FoundLayer
 
 __all__ = ["config"]
 
@@ -10,38 +19,83 @@ _SIZES = frozenset({"memory", "store_capacity"})
 
 
 def config() -> None:
-    """Show each setting, its value and its origin."""
+    """Show each setting, its value and its origin, and the storage layers, fastest first."""
     from rich.console import Console
-    from rich.table import Table
 
     from penstock.errors import ConfigError
-    from penstock.runtime.config import SETTINGS, load_config
+    from penstock.runtime.config import load_config
+    from penstock.runtime.found_layers import known_layers
 
+    console = Console(highlight=False)
     try:
         loaded = load_config({})
+        console.print(_settings(loaded))
+        known = known_layers(loaded.config)
     except ConfigError as error:
         typer.echo(f"penstock: {error}", err=True)
         raise typer.Exit(2) from None
+    console.print()
+    console.print(_layers(known))
+    if any(one.guessed for one in known):
+        console.print("guessed: run `penstock probe DIR` to measure", style="dim")
+
+
+def _settings(loaded: Loaded) -> Table:
+    from rich.markup import escape
+
+    from penstock.runtime.config import SETTINGS
+
     found = _found_out()
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("setting", "value", "origin"):
-        table.add_column(heading, overflow="fold")
+    table = _table("setting", "value", "origin")
     for name in SETTINGS:
         value = getattr(loaded.config, name)
         origin = loaded.origins[name]
         shown, note = (_show(name, value), "") if value is not None else found[name]
         style = "dim" if origin == "default" else "green"
-        table.add_row(name, shown, f"[{style}]{origin + note}[/]")
-    Console().print(table)
+        table.add_row(name, escape(shown), f"[{style}]{escape(origin + note)}[/]")
+    return table
+
+
+def _layers(known: Iterable[FoundLayer]) -> Table:
+    """The storage layers and how we know of them."""
+    from rich.markup import escape
+
+    from penstock.units import format_rate, format_size
+
+    table = _table("layer", "mount", "bandwidth", "capacity", "shared", "origin")
+    for one in known:
+        layer = one.layer
+        capacity = "no limit" if layer.capacity is None else format_size(layer.capacity)
+        origin = f"[dim]found: {one.kind}, guessed[/]" if one.guessed else "[green]described[/]"
+        cells = (layer.name, layer.mount, format_rate(layer.bandwidth), capacity, "yes" if layer.shared else "no")
+        table.add_row(*map(escape, cells), origin)
+    return table
+
+
+def _table(*headings: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
 
 
 def _show(name: str, value: object) -> str:
-    from penstock.units import format_size
+    from penstock.runtime.layers import DescribedLayer
+    from penstock.units import format_duration, format_rate, format_size
 
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, tuple):  # of tables, which a line has no room for
+        names = [one.layer.name if isinstance(one, DescribedLayer) else one.name for one in value]
+        return ", ".join(names) or "none"
     if name in _SIZES and isinstance(value, int):
         return format_size(value)
+    if name == "io_ageing" and isinstance(value, float):
+        return format_duration(value)
+    if name == "tuning_ceiling" and isinstance(value, float):
+        return format_rate(value)
     return str(value)
 
 
@@ -58,4 +112,9 @@ def _found_out() -> dict[str, tuple[str, str]]:
         "progress": ("auto", ": under penstock run"),
         "store_capacity": (_show("store_capacity", machine.shm_free // 2), ": half of free /dev/shm"),
         "spill_dir": ("auto", ": in the run directory"),
+        "io_ageing": ("off", ""),
+        "tuning": ("auto", ": in the user's cache directory"),
+        "tuning_ceiling": ("none", ""),
+        "resources_file": ("none", ""),
+        "storage": ("auto", ": see below"),
     }

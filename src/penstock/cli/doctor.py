@@ -6,9 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from penstock.runtime.found_layers import FoundLayer
 
 __all__ = ["Check", "doctor"]
 
@@ -44,7 +47,8 @@ def doctor() -> None:
 
 
 def _all_checks() -> Iterator[Check]:
-    for look in (_python, _settings, _machine, _shared_memory, _temporary, _sockets, _open_files, _extras, _round_trip):
+    local = (_python, _settings, _machine, _shared_memory, _temporary, _storage, _leftovers)
+    for look in (*local, _sockets, _open_files, _extras, _round_trip):
         yield from _guarded(look)
 
 
@@ -145,6 +149,76 @@ def _temporary() -> Iterator[Check]:
         yield Check("!", "temporary", f"{folder} is a long path for sockets", "set TMPDIR to a shorter one")
     else:
         yield Check("✓", "temporary", f"can write in {folder}")
+
+
+def _known_layers() -> tuple[FoundLayer, ...]:
+    from penstock.errors import ConfigError
+    from penstock.runtime.config import load_config
+    from penstock.runtime.found_layers import known_layers
+
+    try:
+        config = load_config({}).config
+    except ConfigError:
+        return ()  # reported with the settings
+    return known_layers(config)
+
+
+def _storage() -> Iterator[Check]:
+    from penstock.errors import ConfigError
+    from penstock.units import format_rate, format_size
+
+    try:
+        known = _known_layers()
+    except ConfigError as error:
+        yield Check("✗", "storage", str(error), "correct the description; `penstock config` shows the layers")
+        return
+    for number, one in enumerate(known, start=1):
+        layer = one.layer
+        room = "no limit" if layer.capacity is None else format_size(layer.capacity)
+        finding = f"{layer.name}: {layer.mount}, {format_rate(layer.bandwidth)}, {room}"
+        finding += ", shared" if layer.shared else ""
+        finding += f", found ({one.kind})" if one.guessed else ", described"
+        advice = "bandwidths are guessed: run `penstock probe DIR` to measure"
+        yield Check("✓", "storage", finding, advice if one.guessed and number == len(known) else "")
+
+
+def _leftovers() -> Iterator[Check]:
+    """What runs that were killed have left on the layers."""
+    from penstock.errors import ConfigError
+    from penstock.units import format_size
+
+    try:
+        known = _known_layers()
+    except ConfigError:
+        return  # reported with the storage
+    for one in known:
+        for path in _folders_of_dead_runs(one.layer.mount):
+            finding = f"{path}, {format_size(_size_of(path))}, of a run that is gone"
+            advice = "files that had not reached their place may be in it; look, then remove it"
+            if one.layer.shared:
+                advice = f"unless it runs on another machine: {advice}"
+            yield Check("!", "leftover", finding, advice)
+
+
+def _folders_of_dead_runs(mount: str) -> Iterator[str]:
+    import re
+
+    for name in sorted(os.listdir(mount)):
+        ours = re.fullmatch(rf"penstock-{os.getuid()}-(\d+)-[0-9a-f]+-layer", name)
+        path = os.path.join(mount, name)
+        if ours and not os.path.exists(f"/proc/{ours[1]}") and os.path.isdir(path) and not os.path.islink(path):
+            yield path
+
+
+def _size_of(folder: str) -> int:
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(parent, name)).st_size
+            except OSError:
+                pass  # somebody is removing it
+    return size
 
 
 def _sockets() -> Iterator[Check]:

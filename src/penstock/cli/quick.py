@@ -22,9 +22,23 @@ class RunRequest(NamedTuple):
     flags: dict[str, object]
 
 
-_VALUES = {"--" + name.replace("_", "-"): name for name in ("cpus", "memory", "scheduler", "run_dir", "mode", "window")}
+_VALUES = {
+    "--" + name.replace("_", "-"): name
+    for name in (
+        *("cpus", "memory", "scheduler", "run_dir", "mode", "window"),
+        *("io_executors", "io_scheduler", "io_ageing", "tuning_ceiling"),
+    )
+} | {
+    "--resources": "resources_file",
+    # as PyCOMPSs spells them
+    "--io_executors": "io_executors",
+    "--io_scheduler": "io_scheduler",
+    "--data_movement": "data_movement",
+}
 _SWITCHES = {
-    prefix + name: (name, prefix == "--") for name in ("log", "progress", "strict") for prefix in ("--", "--no-")
+    prefix + name.replace("_", "-"): (name, prefix == "--")
+    for name in ("log", "progress", "strict", "data_movement")
+    for prefix in ("--", "--no-")
 }
 
 
@@ -39,11 +53,15 @@ def parse_run(arguments: list[str]) -> RunRequest | None:
             return RunRequest(argument, list(rest), as_module, flags)
         if name in _VALUES:
             given = value if equals else next(rest, None)
-            if given is None:
+            setting = _VALUES[name]
+            # One that was also given as a switch is a question of which one counts.
+            if given is None or isinstance(flags.get(setting), bool):
                 return None
-            flags[_VALUES[name]] = given
+            flags[setting] = given
         elif argument in _SWITCHES:
             setting, on = _SWITCHES[argument]
+            if isinstance(flags.get(setting), str):
+                return None
             flags[setting] = on
         elif argument in ("-m", "--module"):
             as_module = True

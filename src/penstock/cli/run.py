@@ -26,11 +26,37 @@ def run(
         bool | None, typer.Option("--strict/--no-strict", help="Report tasks that change an IN argument.")
     ] = None,
     window: Annotated[str | None, typer.Option(metavar="N", help="Pending tasks before APP has to wait.")] = None,
+    io_executors: Annotated[
+        str | None, typer.Option("--io-executors", "--io_executors", metavar="N", help="I/O tasks at a time.")
+    ] = None,
+    io_scheduler: Annotated[
+        str | None,
+        typer.Option("--io-scheduler", "--io_scheduler", metavar="NAME", help='"fcfs", "priority" or "backfilling".'),
+    ] = None,
+    io_ageing: Annotated[
+        str | None, typer.Option(metavar="TIME", help='How long an I/O task may be passed over: "60s", or "off".')
+    ] = None,
+    data_movement: Annotated[
+        bool | None,
+        typer.Option("--data-movement/--no-data-movement", help="Move data to lower layers while no I/O runs."),
+    ] = None,
+    data_movement_word: Annotated[
+        str | None, typer.Option("--data_movement", metavar="true|false", help="The same, as PyCOMPSs spells it.")
+    ] = None,
+    resources: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Take storage layers from a COMPSs resources file (XML).")
+    ] = None,
+    tuning_ceiling: Annotated[
+        str | None, typer.Option(metavar="RATE", help='Largest constraint that may be learned: "64MB/s".')
+    ] = None,
 ) -> None:
     """Run APP, its tasks in parallel, and sum up.
 
     The exit status is that of APP.
     """
+    if data_movement is not None and data_movement_word is not None:
+        raise typer.BadParameter("give one of --data-movement and --data_movement")
+
     from penstock.cli.launch import launch
     from penstock.cli.quick import RunRequest
 
@@ -44,6 +70,12 @@ def run(
         "mode": mode,
         "strict": strict,
         "window": window,
+        "io_executors": io_executors,
+        "io_scheduler": io_scheduler,
+        "io_ageing": io_ageing,
+        "data_movement": data_movement if data_movement_word is None else data_movement_word,
+        "resources_file": resources,
+        "tuning_ceiling": tuning_ceiling,
     }
     given = {name: value for name, value in flags.items() if value is not None}
     raise typer.Exit(launch(RunRequest(app, args or [], module, given)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from penstock.engine.devices import DeviceRecord
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import segments_of
-from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
 from penstock.model.data import FileRef, SegmentId
 from penstock.model.tasks import FINAL, Failure, TaskState
@@ -26,6 +27,7 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
     for node in state.ledger.nodes.values():
         _check_node(state, node)
     _check_open_nodes(state)
+    _check_devices(state)
     lanes = [lane for node in state.ledger.nodes.values() for lane in node.lanes]
     for lane in lanes:
         _check_lane(state, lane)
@@ -37,7 +39,8 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
     for task in state.tasks.values():
         _check_task(state, task)
     ready = sum(task.state is TaskState.READY for task in state.tasks.values())
-    _require(ready == len(state.ready), f"{ready} tasks are READY, but {len(state.ready)} are in the ready set")
+    held = len(state.ready) + len(state.io_ready)
+    _require(ready == held, f"{ready} tasks are READY, but {held} are in the ready sets")
     for version in state.versions.values():
         _check_version(state, version, uses[version.version])
     for file in state.files:
@@ -71,14 +74,60 @@ def _check_node(state: State, node: NodeRecord) -> None:
         node.free_memory >= 0 and node.free_memory + memory == node.node.memory,
         f"node {node.name} has {node.node.memory} bytes: {node.free_memory} free and {memory} held",
     )
-    idle = {lane for lane in node.lanes if not lane.queue and lane.open and not lane.dying}
-    _require(len(node.idle) == len(idle) and set(node.idle) == idle, f"node {node.name} has a wrong list of idle lanes")
+    for io, noted in ((False, node.idle), (True, node.idle_io)):
+        idle = {lane for lane in node.lanes if lane.io is io and not lane.queue and lane.open and not lane.dying}
+        _require(len(noted) == len(idle) and set(noted) == idle, f"node {node.name} has a wrong list of idle lanes")
+    heads_io = [lane.queue[0] for lane in node.lanes if lane.queue and lane.io]
+    unlayered = sum(not head.requirements.layered for head in heads_io)
+    _require(node.unlayered == unlayered, f"node {node.name} counts {node.unlayered} I/O attempts of {unlayered}")
 
 
 def _check_open_nodes(state: State) -> None:
     ledger = state.ledger
     could = {node for node in ledger.nodes.values() if node.free_cpus > 0 and node.idle}
     _require(set(ledger.open) == could, "the nodes noted as open are not those with a free unit and an idle lane")
+
+
+def _check_devices(state: State) -> None:
+    attempts = [task for node in state.ledger.nodes.values() for lane in node.lanes for task in lane.queue]
+    io = [task for task in attempts if isinstance(task, IOTaskRecord)]
+    stored = _stored(state)
+    for device in state.ledger.devices():
+        holders = {task.task: task for task in io if task.device is device}
+        taken = sum(task.bandwidth for task in holders.values())
+        whole = device.layer.bandwidth
+        _require(device.holders == holders, f"device {device.name} has a wrong list of holders")
+        _require(
+            device.free_bandwidth >= 0 and device.free_bandwidth + taken == whole,
+            f"device {device.name} has {whole} B/s: {device.free_bandwidth} free and {taken} held",
+        )
+        reserved = sum(task.requirements.capacity for task in io if task.room is device)
+        _require(device.reserved == reserved, f"device {device.name} sets {device.reserved} aside for {reserved}")
+        held = stored[device]
+        _require(device.stored == held, f"device {device.name} counts {device.stored} bytes in files of {held}")
+        course = device.course
+        if course is not None:
+            _require(course in state.courses.values(), f"device {device.name} is kept for nobody")
+            if course.open:
+                others = [task for task in holders.values() if task.tuner is not course.tuner]
+                _require(not others, f"an epoch of {course.name} shares device {device.name}")
+
+
+def _stored(state: State) -> Counter[DeviceRecord]:
+    """Bytes of files on each device, by what is known of the files."""
+    stored: Counter[DeviceRecord] = Counter()
+    for device, size in (*state.at_home.values(), *state.discarding.values()):
+        stored[device] += size
+    for version in state.versions.values():
+        placed = version.placed
+        if placed is not None:
+            if version.scratch is not None:
+                stored[placed.device] += placed.size
+            if isinstance(placed.moving, DeviceRecord):
+                stored[placed.moving] += placed.size
+            for _, device in placed.old:
+                stored[device] += placed.size
+    return stored
 
 
 def _check_lane(state: State, lane: Lane) -> None:
@@ -102,7 +151,7 @@ def _check_lane(state: State, lane: Lane) -> None:
 def _check_lane_sets(state: State, lanes: set[Lane]) -> None:
     backlogged = {lane for lane in lanes if len(lane.queue) > 1}
     _require(set(state.backlogged) == backlogged, "the lanes noted as backlogged are not those with attempts waiting")
-    for lane in state.hungry:
+    for lane in (*state.hungry, *state.hungry_io):
         may = lane in lanes and bool(lane.queue) and lane.open and not lane.recalling and not lane.dying
         _require(may, f"lane {lane.index} of node {lane.node.name} may be sent nothing, but is noted as hungry")
 
@@ -151,6 +200,9 @@ def _check_version(state: State, version: VersionRecord, uses: int) -> None:
         _require(version.version in state.files.get(version.file, ()), f"{name} is missing in the chain of its file")
     else:
         _require(version.scratch is None and not version.published, f"{name} is no file but has a private copy")
+    on_layer = version.placed is not None and version.scratch is not None
+    listed = version.version in state.placed
+    _require(on_layer == listed, f"{name} is on a storage layer, or not, and the list says otherwise")
 
 
 def _check_chain(state: State, file: str) -> None:
@@ -162,12 +214,14 @@ def _check_chain(state: State, file: str) -> None:
         _require(version is not None and version.file == file, f"version {number} is in the chain of {file} wrongly")
         assert version is not None
         if version.scratch is not None:
-            _require(version.outcome == FileRef(version.scratch), f"version {number} is not in its private copy")
+            found = version.outcome.path if type(version.outcome) is FileRef else None
+            _require(found == version.scratch, f"version {number} is not in its private copy")
             named = version.published or number in state.publishing
             _require(named != blocked, f"version {number} of {file} has its name too early or too late")
-            waited_for = blocked or version.uses > 0 or number in state.publishing
+            waited_for = blocked or version.uses > 0 or number in state.publishing or version.placed is not None
             _require(waited_for, f"the private copy {version.scratch} is kept for nobody")
-        blocked = blocked or version.outcome is None or version.uses > 0 or number in state.publishing
+        moving = version.placed is not None and version.placed.moving is not None
+        blocked = blocked or version.outcome is None or version.uses > 0 or number in state.publishing or moving
 
 
 def _check_segments(state: State, program: Mapping[SegmentId, int] | None) -> None:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from penstock.engine import learning
+from penstock.engine.crowding import overflows
 from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import hold_segments, release_segments, segments_of
 from penstock.engine.outcomes import leave, release_successors, settle
+from penstock.engine.placed_files import note_written
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
 from penstock.engine.retries import tries_again
-from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.model.commands import Discard
-from penstock.model.data import Slot, TaskId, Value
+from penstock.model.data import FileRef, Slot, TaskId, Value
 from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, Report, WorkerLost
 from penstock.model.tasks import Failure, FailureKind, TaskState
 
@@ -37,6 +40,8 @@ def finished(state: State, event: Finished) -> None:
     if count:
         _learn_duration(state, call.spec.function, event.seconds / count)
     node = task.lane.node.name  # type: ignore[union-attr]  # it runs
+    if isinstance(task, IOTaskRecord):
+        _io_succeeded(state, task, event)
     end_attempt(state, task)
     state.move(task, TaskState.DONE)
     state.done += count
@@ -56,6 +61,22 @@ def finished(state: State, event: Finished) -> None:
     leave(state, task)
     if freed:
         release_successors(state, freed)
+
+
+def _io_succeeded(state: State, task: IOTaskRecord, event: Finished) -> None:
+    """What an I/O attempt teaches, and what it leaves on its layer."""
+    device = task.device
+    if device is None:
+        return
+    state.crowded_since = 0.0
+    device.learn(task.function, event.seconds)
+    learning.attempt_succeeded(state, task, event.seconds)
+    call = task.call
+    written = zip(call.writes[call.returns :], call.outputs, event.outputs[call.returns :], strict=True)
+    for number, output, content in written:
+        version = state.versions.get(number)
+        if output.file is not None and type(content) is FileRef and version is not None and version.outcome is None:
+            note_written(state, task, version, output, content, device)
 
 
 def output_ready(state: State, event: OutputReady) -> None:
@@ -130,8 +151,18 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
     assert lane is not None
     doom, task.doom = task.doom, None
     failure = replace(failure, node=lane.node.name, attempt=task.attempt)
+    device = None
+    if isinstance(task, IOTaskRecord):
+        device = task.device
+        learning.attempt_ended(task)
     end_attempt(state, task)
-    if tries_again(task.call.spec, failure.kind, task.attempt):
+    full = isinstance(task, IOTaskRecord) and failure.kind is FailureKind.STORAGE_FULL and doom is None
+    if full and overflows(state, task, device):  # type: ignore[arg-type]
+        state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
+        make_ready(state, task)
+        return
+    attempts = task.attempt - (task.full_layers if isinstance(task, IOTaskRecord) else 0)
+    if tries_again(task.call.spec, failure.kind, attempts):
         if doom is not None and doom.kind is FailureKind.CANCELLED:
             failure = doom  # the program gave it up in the meantime
         elif not task.in_place:
@@ -156,7 +187,7 @@ def attempts_recalled(state: State, event: Recalled) -> None:
     if not lane.recalling:
         # Nobody asked: its process has ended, and WorkerLost follows. Nothing may be sent in between.
         state.ledger.seclude(lane)
-        state.hungry.pop(lane, None)
+        state.starve(lane)
     _take_back(state, lane, event.tasks)
     for task in lane.queue:
         if task.doom is not None:
@@ -188,7 +219,7 @@ def worker_lost(state: State, event: WorkerLost) -> None:
     else:
         state.ledger.close(lane)
     _lane_lost(state, lane, Failure(FailureKind.DIED, event.reason, output=event.output), killed)
-    if not any(lane.open for lane in node.lanes):
+    if not all(any(lane.open for lane in node.lanes if lane.io is io) for io in {lane.io for lane in node.lanes}):
         _node_gone(state, node, f"the last worker of node {node.name} ended: {event.reason}")
 
 

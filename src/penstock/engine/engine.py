@@ -14,8 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engine import completion, lifetimes, placement, submission
-from penstock.engine.state import State
+from penstock.engine import (
+    completion,
+    crowding,
+    flushing,
+    io_placement,
+    learning,
+    lifetimes,
+    placed_files,
+    placement,
+    submission,
+)
+from penstock.engine.state import State, StorageRules
 from penstock.errors import InternalError
 from penstock.model import events
 from penstock.model.commands import Command
@@ -28,10 +38,12 @@ __all__ = ["Engine"]
 
 def _node_joined(state: State, event: events.NodeJoined) -> None:
     state.ledger.join(event.node)
+    state.io_changed = True
 
 
 def _ticked(state: State, event: events.Ticked) -> None:
     placement.look_at_time(state)
+    state.io_changed = True
 
 
 _HANDLERS: dict[type, Callable[[State, Any], None]] = {
@@ -43,10 +55,16 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
     events.Failed: completion.attempt_failed,
     events.Recalled: completion.attempts_recalled,
     events.WorkerLost: completion.worker_lost,
+    events.Warmed: learning.warmed,
     events.CancelRequested: submission.cancel,
     events.Provided: submission.provide,
     events.Released: submission.release,
     events.Published: lifetimes.file_published,
+    events.Moved: flushing.moved,
+    events.Discarded: placed_files.discarded,
+    events.HomeWanted: flushing.want_home,
+    events.FileDropped: flushing.drop_file,
+    events.Draining: flushing.drain,
     events.SegmentMade: submission.segment_made,
     events.SegmentReleased: submission.release_segment,
     events.Ticked: _ticked,
@@ -56,8 +74,8 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
 class Engine:
     """The scheduler's state machine; one per run, driven by real time or by a simulator."""
 
-    def __init__(self, ready: ReadySet, *, follows_data: bool = False) -> None:
-        self.state = State(ready, follows_data=follows_data)
+    def __init__(self, ready: ReadySet, *, follows_data: bool = False, storage: StorageRules | None = None) -> None:
+        self.state = State(ready, follows_data=follows_data, storage=storage or StorageRules())
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """Take one event in, and say what is to be done about it."""
@@ -70,9 +88,22 @@ class Engine:
         except KeyError:
             raise InternalError(f"no handler for {event!r}") from None
         handler(state, event)
+        if state.draining:
+            return commands
         if (state.ledger.open or state.hungry) and len(state.ready):
             placement.dispatch(state)
+        if state.io_changed or state.hungry_io:
+            self._schedule_io(state)
         return commands
+
+    def _schedule_io(self, state: State) -> None:
+        if len(state.io_ready):
+            crowding.doubt(state)
+        io_placement.dispatch(state)
+        if len(state.io_ready):
+            crowding.look(state)
+        elif state.rules.data_movement and state.placed:
+            flushing.flush(state)
 
     @property
     def unfinished(self) -> int:
@@ -81,7 +112,11 @@ class Engine:
 
     def next_look(self) -> float | None:
         """When a ``Ticked`` is due, unless something else happens before."""
-        return placement.next_look(self.state)
+        state = self.state
+        times = [placement.next_look(state)]
+        if len(state.io_ready) or state.courses:
+            times += [io_placement.next_look(state), crowding.next_look(state)]
+        return min((time for time in times if time is not None), default=None)
 
     def ensure_possible(self, name: str, need: Requirements) -> None:
         """Raise ConstraintError for requirements that no node can ever meet."""

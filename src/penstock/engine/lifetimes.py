@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_layer
 from penstock.engine.state import State, VersionRecord
 from penstock.model.commands import Discard, Free, Publish
 from penstock.model.data import FileRef, SegmentId, Slot, Value
@@ -50,6 +51,8 @@ def drop_if_unused(state: State, version: VersionRecord) -> None:
     """Forget a version that nobody can read any more; called whenever a reason to keep it goes away."""
     if version.file is not None:
         _advance_file(state, version.file)
+        if version.placed is not None:
+            state.io_changed = True  # it may move now
     if version.uses or version.held or version.outcome is None or version.scratch is not None:
         return
     _forget(state, version)
@@ -94,11 +97,20 @@ def _advance_file(state: State, file: str) -> None:
         if scratch is not None and not version.published:
             if number not in state.publishing:
                 state.publishing.add(number)
-                state.out.append(Publish(number, scratch, file))
+                state.out.append(Publish(number, scratch, file, link=version.placed is not None))
             break
         if version.uses:
             break
-        if scratch is not None:
+        if version.placed is not None:
+            drop_old_copies(state, version)
+            if version.placed.moving is not None:
+                break  # it will take the file's name anew
+            if scratch is not None:
+                if not is_replaced(state, version):
+                    continue  # it stays on its layer
+                leave_layer(state, version)
+            version.placed = None
+        elif scratch is not None:
             state.out.append(Discard(scratch))
             version.scratch = None
             version.outcome = FileRef(file)

@@ -8,20 +8,24 @@ back (``Recall``) and placed anew.
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import OrderedDict, deque
 
+from penstock.engine import learning
+from penstock.engine.deadlines import is_due
 from penstock.engine.ledger import Lane
-from penstock.engine.lifetimes import segments_of
-from penstock.engine.state import NOWHERE, State, TaskRecord
-from penstock.model.commands import Kill, Launch, Recall
-from penstock.model.data import Piece, Slot, TaskId, Value
-from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskState
+from penstock.engine.sending import send
+from penstock.engine.state import NOWHERE, IOTaskRecord, State, TaskRecord
+from penstock.model.commands import Kill, Recall
+from penstock.model.data import FileRef, Value
+from penstock.model.tasks import Failure, FailureKind, TaskState
+from penstock.storage.redirect import home_of
 
 __all__ = [
     "STALL",
     "dispatch",
     "end_attempt",
     "kill",
+    "launch",
     "look_at_time",
     "make_ready",
     "next_look",
@@ -43,9 +47,6 @@ STALL = 0.020
 #: hungry lanes looked at in one go for which no task is alike; the others' turn comes with later events
 _PATIENCE = 4
 
-#: answers to a failure for which the input must still exist
-_KEEPS_INPUT = frozenset({OnFailure.RETRY, OnFailure.IGNORE})
-
 
 def make_ready(state: State, task: TaskRecord) -> None:
     """All data of a task exist: it wants a place."""
@@ -55,7 +56,33 @@ def make_ready(state: State, task: TaskRecord) -> None:
     state.move(task, TaskState.READY)
     if state.follows_data and len(state.ledger.nodes) > 1:
         task.locality = _locality(state, task)
-    state.ready.add(task)
+    if isinstance(task, IOTaskRecord):
+        _make_io_ready(state, task)
+    else:
+        state.ready.add(task)
+
+
+def _make_io_ready(state: State, task: IOTaskRecord) -> None:
+    task.ready_since = task.ready_since or state.now
+    if task.requirements.layered and not any(output.file is not None for output in task.call.outputs):
+        task.anchor = _anchor(state, task)
+    state.io_ready.add(task)
+    state.io_changed = True
+    learning.note_arrival(state, task)
+
+
+def _anchor(state: State, task: IOTaskRecord) -> str:
+    """The layer that a task must use because it reads a file there and writes none; empty if there is no such layer."""
+    devices = state.ledger.devices()
+    need = task.requirements
+    for number in task.call.reads:
+        version = state.versions[number]
+        if type(version.outcome) is FileRef:
+            device = version.placed.device if version.placed else home_of(version.outcome.path, devices)
+            # A layer that could never bear the task is not worth waiting for.
+            if device is not None and need.bandwidth <= device.layer.bandwidth:
+                return device.name
+    return ""
 
 
 def _locality(state: State, task: TaskRecord) -> dict[str, int]:
@@ -79,20 +106,24 @@ def dispatch(state: State) -> None:
         assert isinstance(task, TaskRecord)
         ready.remove(task)
         lane = state.ledger.take(task, state.ledger.nodes[node.name])
-        lane.since = state.now
-        state.move(task, TaskState.RUNNING)
-        _launch(state, task, lane)
-        if not lane.recalling and _depth(state, task) > 1:
-            state.hungry[lane] = None
+        launch(state, task, lane)
     if state.hungry:
-        _send_ahead(state)
+        send_ahead(state, state.hungry, len(ready))
 
 
-def _send_ahead(state: State) -> None:
+def launch(state: State, task: TaskRecord, lane: Lane) -> None:
+    """Start an attempt that has its tokens."""
+    lane.since = state.now
+    state.move(task, TaskState.RUNNING)
+    send(state, task, lane)
+    if not lane.recalling and _depth(state, task) > 1:
+        state.feed(lane)
+
+
+def send_ahead(state: State, hungry: OrderedDict[Lane, None], waiting: int) -> None:
     """Fill lanes that run short tasks, in turn, each with its fair share of what is ready."""
-    hungry = state.hungry
     in_vain = 0
-    while hungry and in_vain < _PATIENCE and (waiting := len(state.ready)):
+    while hungry and in_vain < _PATIENCE and waiting:
         lane = next(iter(hungry))
         length = len(lane.queue)
         if _fill(state, lane, -(-waiting // len(hungry))):
@@ -100,6 +131,7 @@ def _send_ahead(state: State) -> None:
             in_vain += len(lane.queue) == length
         else:
             del hungry[lane]
+        waiting -= len(lane.queue) - length
         if len(lane.queue) > 1:
             state.backlogged[lane] = None
 
@@ -110,20 +142,34 @@ def _fill(state: State, lane: Lane, share: int) -> bool:
     head = queue[0]
     spec = head.call.spec
     room = _depth(state, head) - len(queue)
-    ready = state.ready
     for _ in range(min(share, room)):
-        task = ready.next_alike(lane.node, head.requirements)
+        task = _next_alike(state, lane, head)
         if task is None:
             return True
-        assert isinstance(task, TaskRecord)
         # A task may be longer than the head: what is on the lane must not be too much for it either.
         call = task.call
         if (call.spec is not spec or call.items > 0) and len(queue) >= _depth(state, task):
             return False
-        ready.remove(task)
+        if isinstance(task, IOTaskRecord):
+            state.io_ready.remove(task)
+            device = head.device  # type: ignore[attr-defined]
+            if device is not None:
+                device.set_aside(task)
+        else:
+            state.ready.remove(task)
         state.move(task, TaskState.QUEUED)
-        _launch(state, task, lane)
+        send(state, task, lane)
     return room > share
+
+
+def _next_alike(state: State, lane: Lane, head: TaskRecord) -> TaskRecord | None:
+    """The next task that could do with exactly the tokens that the head of a lane holds."""
+    if not isinstance(head, IOTaskRecord):
+        return state.ready.next_alike(lane.node, head.requirements)  # type: ignore[return-value]
+    device = head.device
+    if device is not None and (device.course is not None or not 0 <= head.requirements.capacity < device.free_capacity):
+        return None
+    return state.io_ready.next_alike(head)  # type: ignore[return-value]
 
 
 def _depth(state: State, task: TaskRecord) -> int:
@@ -135,78 +181,13 @@ def _depth(state: State, task: TaskRecord) -> int:
     seconds = state.durations.get(call.spec.function)
     if seconds is None or call.spec.timeout is not None:
         return 1
+    if isinstance(task, IOTaskRecord) and task.learning:
+        return 1
     if call.items > 0:
         seconds *= call.items
     if seconds > SHORT:
         return 1
     return min(DEEPEST, int(AHEAD / (seconds + OVERHEAD)))
-
-
-def _launch(state: State, task: TaskRecord, lane: Lane) -> None:
-    task.attempt += 1
-    task.lane = lane
-    lane.queue.append(task)
-    call = task.call
-    timeout = call.spec.timeout
-    if timeout is not None:
-        _note_deadline(state, task, timeout)
-    if not call.slots and not call.outputs:
-        state.out.append(Launch(task.task, task.attempt, lane.node.name, lane.index, call))
-        return
-    slots: list[Slot] = []
-    for slot in call.slots:
-        if type(slot) is int:
-            outcome = state.versions[slot].outcome
-            assert outcome is not None and not isinstance(outcome, Failure)
-            slots.append(outcome)
-        else:
-            slots.append(slot)  # type: ignore[arg-type]
-    in_place = tuple(i for i in call.writable if _sole_user(state, task, i, slots[i]))
-    args_in_place = call.writable_buffers > 0 and _sole_owner(state, task)
-    task.in_place = bool(in_place) or args_in_place
-    publish = all(_may_publish(state, task, output.file) for output in call.outputs if output.file is not None)
-    where = (lane.node.name, lane.index)
-    state.out.append(Launch(task.task, task.attempt, *where, call, tuple(slots), in_place, publish, args_in_place))
-
-
-def _sole_owner(state: State, task: TaskRecord) -> bool:
-    """Whether the objects that came with the call, and that the task changes, are in segments made for it alone."""
-    call = task.call
-    if call.spec.retries or call.spec.on_failure in _KEEPS_INPUT:
-        return False
-    pieces = [buffer for buffer in call.args.buffers[: call.writable_buffers] if type(buffer) is Piece]
-    return bool(pieces) and all(state.segments[piece.segment] == 1 for piece in pieces)
-
-
-def _sole_user(state: State, task: TaskRecord, index: int, content: Slot) -> bool:
-    """Whether this attempt is the last that can ever read what is in a slot it updates.
-
-    The input must survive the attempt if the task may be tried again or if its failure is to be ignored. A file is
-    never changed in place: what is published must not be half-written.
-    """
-    spec = task.call.spec
-    if spec.retries or spec.on_failure in _KEEPS_INPUT:
-        return False
-    slot = task.call.slots[index]
-    if type(slot) is int:
-        version = state.versions[slot]
-        if version.held or version.uses > 1:
-            return False
-    segments = segments_of(content)
-    return bool(segments) and all(state.segments[segment] == 1 for segment in segments)
-
-
-def _may_publish(state: State, task: TaskRecord, file: str) -> bool:
-    """Whether everybody else is done with the older versions of a file."""
-    for number in state.files[file]:
-        version = state.versions[number]
-        if number in task.call.writes:
-            return True
-        if version.outcome is None or version.scratch is not None:
-            return False
-        if version.uses > (1 if number in task.call.reads else 0):
-            return False
-    return True
 
 
 def end_attempt(state: State, task: TaskRecord) -> None:
@@ -217,18 +198,22 @@ def end_attempt(state: State, task: TaskRecord) -> None:
     queue = lane.queue
     queue.popleft()
     lane.since = state.now
+    if lane.io:
+        state.io_changed = True
     if not queue:
         state.ledger.give_back(task, lane)
-        state.hungry.pop(lane, None)
+        state.starve(lane)
         state.backlogged.pop(lane, None)
         return
     heir = queue[0]
     state.ledger.inherit(task, heir)
     state.move(heir, TaskState.RUNNING)
+    if isinstance(heir, IOTaskRecord):
+        heir.started = state.now
     if len(queue) == 1:
         state.backlogged.pop(lane, None)
     if not lane.recalling and not lane.dying and len(queue) <= _depth(state, heir) // 2:
-        state.hungry[lane] = None
+        state.feed(lane)
 
 
 def take_back(state: State, lane: Lane, tasks: tuple[int, ...]) -> list[TaskRecord]:
@@ -239,6 +224,10 @@ def take_back(state: State, lane: Lane, tasks: tuple[int, ...]) -> list[TaskReco
         task.lane = None
         task.attempt -= 1
         task.in_place = False
+        if isinstance(task, IOTaskRecord):
+            learning.attempt_ended(task)
+            if task.room is not None and task.device is None:
+                task.room.release(task)  # it was queued: whoever is the head gives back all it holds
     if taken:
         head = lane.queue[0]
         lane.queue = deque(task for task in lane.queue if task.lane is lane)
@@ -246,8 +235,9 @@ def take_back(state: State, lane: Lane, tasks: tuple[int, ...]) -> list[TaskReco
             _pass_on(state, lane, head)
     if len(lane.queue) < 2:
         state.backlogged.pop(lane, None)
-    state.hungry.pop(lane, None)
+    state.starve(lane)
     lane.recalling = False
+    state.io_changed = state.io_changed or lane.io
     return taken
 
 
@@ -264,9 +254,9 @@ def _pass_on(state: State, lane: Lane, head: TaskRecord) -> None:
 def look_at_time(state: State) -> None:
     """Kill what is past its deadline; take back what is stuck behind a head that turned out long."""
     deadlines = state.deadlines
-    while deadlines and (deadlines[0][0] <= state.now or not _is_due(state, deadlines[0])):
+    while deadlines and (deadlines[0][0] <= state.now or not is_due(state, deadlines[0])):
         deadline = heapq.heappop(deadlines)
-        if _is_due(state, deadline):
+        if is_due(state, deadline):
             task = state.tasks[deadline[1]]
             assert task.lane is not None
             message = f"it ran longer than its timeout of {task.call.spec.timeout:g} s"
@@ -285,30 +275,11 @@ def next_look(state: State) -> float | None:
     return min(times, default=None)
 
 
-def _note_deadline(state: State, task: TaskRecord, timeout: float) -> None:
-    deadlines = state.deadlines
-    heapq.heappush(deadlines, (state.now + timeout, task.task, task.attempt))
-    if len(deadlines) > 64 + 2 * len(state.tasks):
-        # Most are of tasks long over.
-        deadlines[:] = [deadline for deadline in deadlines if _is_due(state, deadline)]
-        heapq.heapify(deadlines)
-
-
-def _is_due(state: State, deadline: tuple[float, TaskId, int]) -> bool:
-    """Whether the attempt that a deadline was set for still runs, and nothing else is about to end it."""
-    time, number, attempt = deadline
-    task = state.tasks.get(number)
-    if task is None or task.attempt != attempt or task.lane is None or task.doom is not None:
-        return False
-    # Taken back and sent again, an attempt keeps its number but gets a later deadline.
-    return task.lane.since + (task.call.spec.timeout or 0.0) <= time
-
-
 def recall(state: State, lane: Lane) -> None:
     """Ask for what a lane has not started, unless an answer is on its way already."""
     if not lane.recalling and not lane.dying:
         lane.recalling = True
-        state.hungry.pop(lane, None)
+        state.starve(lane)
         state.out.append(Recall(lane.node.name, lane.index))
 
 
@@ -316,5 +287,5 @@ def kill(state: State, lane: Lane) -> None:
     """End the process behind a lane, once."""
     if not lane.dying:
         lane.dying = lane.killed = True
-        state.hungry.pop(lane, None)
+        state.starve(lane)
         state.out.append(Kill(lane.node.name, lane.index))

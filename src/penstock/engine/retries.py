@@ -19,6 +19,7 @@ _HOPELESS = frozenset(
         FailureKind.DEPENDENCY,
         FailureKind.UNPLACEABLE,
         FailureKind.STOPPED,
+        FailureKind.STORAGE_FULL,
     }
 )
 

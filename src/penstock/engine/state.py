@@ -1,21 +1,31 @@
-"""What the engine remembers: tasks, versions, segments, nodes, and how long functions take."""
+"""What the engine remembers: tasks, versions, segments, nodes, files on layers, and how long functions take."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from penstock.engine.ledger import Lane, Ledger
+from msgspec import Struct
+
+from penstock.engine.devices import DeviceRecord
+from penstock.engine.ledger import Lane, Ledger, NodeRecord
 from penstock.engine.story import Story
 from penstock.errors import InternalError
 from penstock.model.commands import Command
 from penstock.model.data import SegmentId, Slot, TaskId, VersionId
-from penstock.model.events import Report
+from penstock.model.events import Note, Report
 from penstock.model.resources import Requirements
 from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskState
+from penstock.scheduling.io import IOReadySet
 from penstock.scheduling.view import ReadySet
+from penstock.tuning.registry import Learned
+from penstock.tuning.tuner import Tuner
 
-__all__ = ["NOWHERE", "State", "TaskRecord", "VersionRecord"]
+if TYPE_CHECKING:
+    from penstock.engine.learning import Course
+
+__all__ = ["NOWHERE", "IOTaskRecord", "Placed", "State", "StorageRules", "TaskRecord", "VersionRecord"]
 
 NOWHERE: Mapping[str, int] = {}
 
@@ -72,6 +82,44 @@ class TaskRecord:
         return f"{self.call.spec.name}#{self.task}"
 
 
+class IOTaskRecord(TaskRecord):
+    """A task of the I/O pool."""
+
+    __slots__ = (
+        "anchor",
+        "bandwidth",
+        "concurrency",
+        "device",
+        "full_layers",
+        "function",
+        "learning",
+        "ready_since",
+        "room",
+        "started",
+        "tuner",
+    )
+
+    def __init__(self, call: TaskCall) -> None:
+        super().__init__(call)
+        self.function = call.spec.function
+        #: the only layer it can use, because it reads a file there; empty for any
+        self.anchor = ""
+        self.ready_since = 0.0
+        self.started = 0.0
+        #: where its attempt holds bandwidth, and how much
+        self.device: DeviceRecord | None = None
+        self.bandwidth = 0.0
+        #: where room is set aside for what its attempt writes
+        self.room: DeviceRecord | None = None
+        #: what learns its constraint on that device, and whether this attempt is part of an epoch
+        self.tuner: Tuner | None = None
+        self.learning = False
+        #: attempts on the device when it started, itself included
+        self.concurrency = 0
+        #: attempts that ended because a layer was full: no fault of the task's
+        self.full_layers = 0
+
+
 class VersionRecord:
     """A version that somebody may still read, or that is still to be made."""
 
@@ -81,6 +129,7 @@ class VersionRecord:
         "held",
         "node",
         "outcome",
+        "placed",
         "published",
         "scratch",
         "uses",
@@ -109,12 +158,48 @@ class VersionRecord:
         self.scratch: str | None = None
         #: for files: its turn to bear the file's name has come, although it has a private path
         self.published = False
+        #: for files: the storage layer on which ``scratch`` is
+        self.placed: Placed | None = None
+
+
+class Placed:
+    """A file on a storage layer that is not its home; its name is a link to it."""
+
+    __slots__ = ("device", "error", "moving", "node", "old", "size", "temp")
+
+    def __init__(self, node: NodeRecord, device: DeviceRecord, size: int, *, temp: bool) -> None:
+        self.node = node
+        self.device = device
+        self.size = size
+        #: of use during the run only
+        self.temp = temp
+        #: where it is being moved to: a device, or HOME
+        self.moving: DeviceRecord | object | None = None
+        #: why it could not be moved
+        self.error = ""
+        #: copies that were moved away from, kept for those who read them: path, and device it takes room on
+        self.old: list[tuple[str, DeviceRecord]] = []
+
+
+class StorageRules(Struct, frozen=True):
+    """How storage is scheduled in this run."""
+
+    #: name of an I/O scheduler
+    scheduler: str = "fcfs"
+    #: seconds after which an I/O task is served before those that want more bandwidth; None: never
+    ageing: float | None = None
+    #: move data that nobody reads any more down, when no I/O runs
+    data_movement: bool = False
+    #: bytes per second that a learned constraint never exceeds
+    ceiling: float | None = None
+    #: what earlier runs have learned, by function's identity and layer
+    known: Mapping[tuple[str, str], Learned] = {}
 
 
 class State:
     """All state of the engine, and the few operations every handler shares."""
 
-    def __init__(self, ready: ReadySet, *, follows_data: bool) -> None:
+    def __init__(self, ready: ReadySet, *, follows_data: bool, storage: StorageRules) -> None:
         self.tasks: dict[TaskId, TaskRecord] = {}
         self.versions: dict[VersionId, VersionRecord] = {}
         #: holders of each segment: the program, unfinished calls, versions
@@ -133,6 +218,8 @@ class State:
         self.durations: dict[int, float] = {}
         #: lanes that run short tasks and could take more, served in turn
         self.hungry: OrderedDict[Lane, None] = OrderedDict()
+        #: the same, of the I/O pool
+        self.hungry_io: OrderedDict[Lane, None] = OrderedDict()
         #: heap of (time, task, attempt)
         self.deadlines: list[tuple[float, TaskId, int]] = []
         #: lanes with attempts behind their head
@@ -143,9 +230,42 @@ class State:
         self.reports: list[Report] = []
         #: versions of files that are being given their name
         self.publishing: set[VersionId] = set()
+        #: I/O tasks that want a place
+        self.io_ready = IOReadySet(storage.scheduler, storage.ageing)
+        self.rules = storage
+        #: something happened that may let an I/O task start
+        self.io_changed = False
+        #: what learns the constraint of a function on a layer, by identity and layer
+        self.tuners: dict[tuple[str, str], Tuner] = {}
+        #: learning phases under way
+        self.courses: dict[tuple[str, str], Course] = {}
+        #: what was learned, for whoever keeps and shows it; whoever drives the engine empties it
+        self.notes: list[Note] = []
+        #: versions on storage layers, oldest first
+        self.placed: OrderedDict[VersionId, VersionRecord] = OrderedDict()
+        #: files of layered tasks that are at home, on a layer: its device and their size
+        self.at_home: dict[str, tuple[DeviceRecord, int]] = {}
+        #: copies being removed, and what that will give back
+        self.discarding: dict[str, tuple[DeviceRecord, int]] = {}
+        #: files under their own name that are of use during the run only
+        self.temps: set[str] = set()
+        #: moves under way
+        self.moving = 0
+        #: since when ready I/O tasks have waited for room alone; 0 if they do not
+        self.crowded_since = 0.0
+        #: the run is over: nothing is started any more
+        self.draining = False
         self.done = 0
         self.failed = 0
         self.cancelled = 0
+
+    def feed(self, lane: Lane) -> None:
+        """A lane could take more."""
+        (self.hungry_io if lane.io else self.hungry)[lane] = None
+
+    def starve(self, lane: Lane) -> None:
+        """A lane is sent nothing more for now."""
+        (self.hungry_io if lane.io else self.hungry).pop(lane, None)
 
     def move(self, task: TaskRecord, to: TaskState) -> None:
         """Change a task's state, if the table of transitions allows it."""

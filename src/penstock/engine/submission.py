@@ -6,7 +6,7 @@ from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish
 from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments, segments_of
 from penstock.engine.outcomes import release_successors, settle
 from penstock.engine.placement import kill, make_ready, recall
-from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import ConstraintError, InternalError
 from penstock.model.data import FileRef
 from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
@@ -19,7 +19,7 @@ __all__ = ["cancel", "ensure_possible", "provide", "release", "release_segment",
 def submit(state: State, event: Submitted) -> None:
     """Enter a call into the graph; it is ready at once if all it reads exists."""
     call = event.call
-    task = state.tasks[call.task] = TaskRecord(call)
+    task = state.tasks[call.task] = (IOTaskRecord if call.spec.requirements.io else TaskRecord)(call)
     versions = state.versions
     blocker: VersionRecord | None = None
     for number in call.reads:
@@ -51,6 +51,10 @@ def _chain_files(state: State, task: TaskRecord) -> None:
     for number, output in zip(task.call.writes[task.call.returns :], task.call.outputs, strict=True):
         if output.file is not None:
             chain_file(state, state.versions[number], output.file)
+            if output.temp:
+                state.temps.add(output.file)
+            else:
+                state.temps.discard(output.file)
 
 
 def provide(state: State, event: Provided) -> None:

@@ -6,16 +6,11 @@ same copies, the same read-only arrays and the same errors as running in paralle
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pickle
 import reprlib
-import shutil
 import threading
 import time
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,15 +19,15 @@ from penstock.data.segments import Access, Segments
 from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
 from penstock.data.slots import ElementFailed, FailedElement, Slots, current
 from penstock.errors import ReturnsMismatch, SerializationError, TaskError
-from penstock.executors.mover import copy_file
 from penstock.executors.nested import forget_unlooked, raise_unlooked
 from penstock.executors.strict import InputWatch
 from penstock.executors.tracebacks import describe
 from penstock.executors.wire import Define, Done, Error, Run
+from penstock.executors.written_files import Layers, WrittenFiles, is_for_want_of_room
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.tasks import Failure, FailureKind, Output, Steps
 
-__all__ = ["Function", "carry_out", "define", "inside_task", "private_folder"]
+__all__ = ["Function", "carry_out", "define", "inside_task"]
 
 
 class _Depth(threading.local):
@@ -81,12 +76,12 @@ def define(message: Define, segments: Segments) -> Function:
     return Function(body, message.name, message.returns, message.parameters)
 
 
-def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool) -> Done | Error:
+def carry_out(run: Run, function: Function, segments: Segments, layers: Layers, *, strict: bool) -> Done | Error:
     """Run one attempt and say how it ended; never raises."""
     started = time.perf_counter()
     _depth.tasks += 1
     previous = current.slots
-    files: list[tuple[Output, str]] = []
+    files = WrittenFiles(run, function, segments, layers)
     try:
         if run.items >= 0:
             outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
@@ -102,13 +97,14 @@ def carry_out(run: Run, function: Function, segments: Segments, *, strict: bool)
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         failure = replace(_failure(error, function), arguments=_arguments(run, segments))
+        if run.layer and is_for_want_of_room(error):
+            failure = replace(failure, kind=FailureKind.STORAGE_FULL)
         return Error(run.task, run.attempt, failure, time.perf_counter() - started)
     finally:
         _depth.tasks -= 1
         current.slots = previous
         forget_unlooked()
-        for _, path in files:
-            _remove_private(os.path.dirname(path), segments)
+        files.clear()
 
 
 def _arguments(run: Run, segments: Segments) -> str:
@@ -136,16 +132,16 @@ def _failure(error: BaseException, function: Function) -> Failure:
 
 
 def _carry_out_call(
-    run: Run, function: Function, segments: Segments, files: list[tuple[Output, str]], *, strict: bool
+    run: Run, function: Function, segments: Segments, files: WrittenFiles, *, strict: bool
 ) -> list[Slot | None]:
     in_place: InPlace = {}
     current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, in_place))
     access = Access.IN_PLACE if run.args_in_place else Access.COPY
     *_, args, kwargs = load(run.args, segments, access, in_place, slots=True, writable=run.writable_buffers)
     arguments: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
-    for output in run.outputs:
+    for index, output in enumerate(run.outputs):
         if output.file is not None:
-            _place_file(run, output, arguments, files, segments)
+            files.place(index, output, arguments)
     args = tuple(arguments[i] for i in range(len(args)))
     kwargs = {name: arguments[name] for name in kwargs}
     shapes = [_container_length(arguments, output) for output in run.outputs]
@@ -157,7 +153,7 @@ def _carry_out_call(
     outputs = _returned(result, function, segments)
     for output, shape in zip(run.outputs, shapes, strict=True):
         if output.file is not None:
-            outputs.append(_finish_file(run, output, files, function, segments))
+            outputs.append(files.finish(output))
             continue
         if _container_length(arguments, output) != shape:
             raise TaskError(
@@ -247,69 +243,3 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
                 results[position] = FailedElement(failures[position])
         packed = dump(results, segments, what)
     return packed, dump(failures, segments, "failures") if failures else NONE
-
-
-def _remove_private(folder: str, segments: Segments) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(segments.memory_dir, os.path.basename(folder)))
-
-
-def private_folder(segments: Segments, file: str, task: int, owner: str) -> str:
-    """Where a process writes a file, or where the finished file waits for its name.
-
-    Beside the file itself, because only there a rename puts it in place; known to the driver, which removes what a
-    process that died has left.
-    """
-    folder, name = os.path.split(file)
-    run = os.path.basename(segments.memory_dir)
-    return os.path.join(folder, f".{run}-{task}-{owner}-{zlib.crc32(name.encode(errors='surrogateescape')):x}")
-
-
-def _place_file(
-    run: Run, output: Output, arguments: dict[int | str, Any], files: list[tuple[Output, str]], segments: Segments
-) -> None:
-    """Give the task a private path to write to, with the name it asked for; it becomes the file by a rename."""
-    assert output.file is not None
-    place = output.path[0]
-    assert not isinstance(place, tuple)
-    given = arguments[place]
-    folder, name = os.path.split(output.file)
-    private = private_folder(segments, output.file, run.task, str(segments.writer))
-    try:
-        # If all of the run is killed, the fork server removes what this link points to.
-        with contextlib.suppress(FileExistsError, FileNotFoundError):
-            os.symlink(private, os.path.join(segments.memory_dir, os.path.basename(private)))
-        os.mkdir(private)
-    except OSError as error:
-        raise type(error)(error.errno, f"cannot write a file there: {error.strerror}", folder) from None
-    path = os.path.join(private, name)
-    files.append((output, path))
-    if output.update:
-        copy_file(os.fspath(given), path)
-    arguments[place] = type(given)(path) if isinstance(given, Path) else path
-
-
-def _finish_file(
-    run: Run, output: Output, files: list[tuple[Output, str]], function: Function, segments: Segments
-) -> FileRef:
-    assert output.file is not None
-    path = next(path for placed, path in files if placed is output)
-    if not os.path.exists(path):
-        raise TaskError(
-            f"task {function.name} declares argument {function.parameter(output.path[0])} as a file that it writes, "
-            f"but did not create {output.file}"
-        )
-    if run.publish and not output.update:
-        os.replace(path, output.file)
-        return FileRef(output.file)
-    # An updated file replaces what a further attempt would read, so it gets its name only when this one has counted.
-    waiting = private_folder(segments, output.file, run.task, "done")
-    os.makedirs(waiting, exist_ok=True)  # an attempt that died after this point may have left it
-    moved = os.path.join(waiting, os.path.basename(path))
-    try:
-        os.replace(path, moved)
-    except OSError:
-        os.rmdir(waiting)
-        raise
-    return FileRef(moved)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.wire import Define, Done, Error, run_of
 from penstock.model.commands import Launch
-from penstock.model.events import Event, Failed, Finished, Recalled
+from penstock.model.events import Event, Failed, Finished, Recalled, Warmed
+from penstock.model.resources import StorageLayer
 
 __all__ = ["InlineExecutor"]
 
@@ -20,8 +22,9 @@ __all__ = ["InlineExecutor"]
 class InlineExecutor:
     """Runs attempts one after the other when asked to."""
 
-    def __init__(self, name: str, *, segments: Segments, strict: bool) -> None:
+    def __init__(self, name: str, *, segments: Segments, layers: Sequence[StorageLayer], strict: bool) -> None:
         self.name = name
+        self._layers = {layer.name: layer for layer in layers}
         self._segments = segments
         self._strict = strict
         self.functions: dict[int, Define] = {}
@@ -41,6 +44,10 @@ class InlineExecutor:
         self._launched.clear()
         return Recalled(self.name, lane, tasks)
 
+    def warm(self, executors: int) -> Warmed:
+        """Nothing to start."""
+        return Warmed(self.name)
+
     def kill(self, lane: int) -> None:
         """Nothing to end: a task runs in the thread that could ask for it."""
 
@@ -54,7 +61,7 @@ class InlineExecutor:
         function = self._defined.get(number)
         if function is None:
             function = self._defined[number] = define(self.functions[number], self._segments)
-        message = carry_out(run_of(command), function, self._segments, strict=self._strict)
+        message = carry_out(run_of(command), function, self._segments, self._layers, strict=self._strict)
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
             self._interrupted = True
         if isinstance(message, Done):

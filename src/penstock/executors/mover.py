@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
+import re
 import shutil
 import threading
+import zlib
 from collections.abc import Callable
 
-__all__ = ["Mover", "copy_file", "discard", "publish"]
+__all__ = ["Mover", "copy_file", "discard", "link", "publish", "relocate", "secure"]
+
+#: bytes copied between two reports of progress
+_STEP = 64 << 20
+#: folders that a run makes for single files
+_OURS = re.compile(r"/\.?penstock-\d+-\d+-[0-9a-f]+[-/]")
 
 
 class Mover:
     """Does file-system work in the order it was asked for: in a thread of its own, or inline, when told to catch up."""
 
-    def __init__(self, *, inline: bool = False) -> None:
+    def __init__(self, name: str = "mover", *, inline: bool = False) -> None:
+        self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._inline = inline
         self._thread: threading.Thread | None = None
@@ -23,7 +32,7 @@ class Mover:
     def do(self, job: Callable[[], None]) -> None:
         """Have something done soon, after what was asked for before."""
         if self._thread is None and not self._inline:
-            self._thread = threading.Thread(target=self._run, name="penstock-mover", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}", daemon=True)
             self._thread.start()
         self._jobs.put(job)
 
@@ -82,9 +91,92 @@ def publish(source: str, target: str) -> None:
     os.replace(beside, target)
 
 
+def link(source: str, name: str) -> None:
+    """Make a file's name a link to where it lies, in place of whatever bears the name."""
+    beside = _beside(name)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside)
+    os.symlink(source, beside)
+    try:
+        os.replace(beside, name)
+    except OSError:
+        os.unlink(beside)
+        raise
+
+
+def relocate(source: str, target: str, name: str, progress: Callable[[int], None]) -> None:
+    """Copy a file to its new place, durably, and have its name mean that. The source stays.
+
+    Whatever fails and wherever, the name means a complete file: the old one until the last step, the new one after it.
+    """
+    beside = _beside(target)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        _copy_durably(source, beside, progress)
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    if target != name:
+        link(target, name)
+    for folder in {os.path.dirname(target), os.path.dirname(name)}:
+        secure(folder)
+
+
+def _beside(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".penstock-{zlib.crc32(name.encode(errors='surrogateescape')):x}-{os.getpid()}")
+
+
+def _copy_durably(source: str, target: str, progress: Callable[[int], None]) -> None:
+    try:
+        os.link(source, target)  # on one file system nothing needs copying
+    except OSError:
+        _copy_bytes(source, target, progress)
+    else:
+        secure(target)
+        progress(os.stat(target).st_size)
+
+
+def _copy_bytes(source: str, target: str, progress: Callable[[int], None]) -> None:
+    with open(source, "rb") as old, open(target, "wb") as new:
+        size = left = os.fstat(old.fileno()).st_size
+        while left > 0:
+            try:
+                copied = os.copy_file_range(old.fileno(), new.fileno(), min(left, _STEP))
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+                    raise
+                copied = os.sendfile(new.fileno(), old.fileno(), None, min(left, _STEP))
+            if not copied:
+                raise OSError(errno.EIO, f"the file ended {left} bytes early", source)
+            left -= copied
+            progress(copied)
+        os.fsync(new.fileno())
+        if os.fstat(new.fileno()).st_size != size:
+            raise OSError(errno.EIO, "the copy has another size", target)
+    shutil.copystat(source, target)
+
+
+def secure(path: str) -> None:
+    """See that a file, or the entries of a folder, survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EROFS):  # file systems that cannot, for folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
 def discard(path: str) -> None:
-    """Remove a private copy and the folder made for it."""
+    """Remove a private copy and the folder made for it, which bears our name or that of a layer's run."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    with contextlib.suppress(OSError):
-        os.rmdir(os.path.dirname(path))
+    folder = os.path.dirname(path)
+    if _OURS.search(folder + "/"):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)

@@ -7,8 +7,10 @@
 The first attempt for an idle worker leaves at once. Those behind it are written together, when there are some or when
 the worker has answered: by then it has work to do, and a system call per task is the larger part of a task's cost.
 
-Used by one thread at a time: the driver holds its lock around every call but ``poll``. The I/O pool and the MPI
-launcher will stand beside the compute pool here.
+Lanes are numbered: those of the compute pool, whose processes live as long as the run, then those of the I/O pool,
+whose processes start with their first task and end when they have been idle for a while.
+
+Used by one thread at a time: the driver holds its lock around every call but ``poll``.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -27,7 +30,8 @@ from penstock.executors.pools import Seat, Worker, thread_limits
 from penstock.executors.wire import Define, Done, Error, Ready, run_of
 from penstock.executors.worker import SETUP, Setup
 from penstock.model.commands import Launch
-from penstock.model.events import Event, Failed, Finished, NodeLost, Recalled, WorkerLost
+from penstock.model.events import Event, Failed, Finished, NodeLost, Recalled, Warmed, WorkerLost
+from penstock.model.resources import StorageLayer
 
 __all__ = ["NodeExecutor"]
 
@@ -36,6 +40,8 @@ _STILLBORN = 3
 _RECEIVE = 1 << 20
 #: attempts behind another that are written together
 _TOGETHER = 32
+#: seconds after which an idle process of the I/O pool is ended
+_IDLE = 5.0
 
 Observer = Callable[[str, int, int, int], None]
 
@@ -47,8 +53,10 @@ class NodeExecutor:
         self,
         name: str,
         lanes: int,
+        io_lanes: int,
         *,
         segments: Segments,
+        layers: Sequence[StorageLayer],
         strict: bool,
         cpus: Sequence[tuple[int, ...]],
         cleanup: Sequence[str],
@@ -62,8 +70,13 @@ class NodeExecutor:
         self._observe = observe
         #: code of every function that may be launched
         self.functions: dict[int, Define] = {}
-        self._setup = msgspec.json.encode(Setup(segments.memory_dir, segments.spill_dir, strict)).decode()
-        self._seats = [Seat(lane) for lane in range(lanes)]
+        setup = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers))
+        self._setup = msgspec.json.encode(setup).decode()
+        self._seats = [Seat(lane, io=lane >= lanes) for lane in range(lanes + io_lanes)]
+        #: processes of the I/O pool with nothing to do, and since when, oldest first
+        self._idle: dict[Worker, float] = {}
+        #: processes that are waited for
+        self._warming: set[Worker] = set()
         self._workers: dict[int, Worker] = {}
         self._by_descriptor: dict[int, Worker] = {}
         self._made = 0
@@ -77,7 +90,7 @@ class NodeExecutor:
         #: fork servers lost in a row without a worker that took tasks
         self._servers_lost = 0
         self._start_forkserver()
-        for seat in self._seats:
+        for seat in self._seats[:lanes]:
             self._worker_for(seat, 1)
 
     def _start_forkserver(self) -> None:
@@ -90,10 +103,12 @@ class NodeExecutor:
         """Send an attempt to its lane."""
         spec = command.call.spec
         seat = self._seats[command.lane]
-        worker = seat.workers.get(spec.requirements.cpus)
+        units = max(1, spec.requirements.cpus)
+        worker = seat.workers.get(units)
         if worker is None:
-            worker = self._worker_for(seat, spec.requirements.cpus)
+            worker = self._worker_for(seat, units)
         seat.active = worker
+        self._idle.pop(worker, None)
         if spec.function not in worker.defined:
             worker.define(self.functions[spec.function])
         waiting = worker.put(run_of(command))
@@ -116,6 +131,41 @@ class NodeExecutor:
         worker = self._seats[lane].active
         if worker is not None:
             self._forkserver.kill(worker.number)
+
+    def warm(self, executors: int) -> Warmed | None:
+        """Start processes of the I/O pool before they are needed; told by an event, now or later."""
+        for seat in [seat for seat in self._seats if seat.io][:executors]:
+            if not seat.workers:
+                self._idle[self._worker_for(seat, 1)] = time.monotonic()
+            self._warming.update(worker for worker in seat.workers.values() if not worker.ready)
+        return None if self._warming else Warmed(self.name)
+
+    def _is_warm(self, worker: Worker) -> Iterator[Event]:
+        """A process takes tasks, or never will: perhaps it was the last that was waited for."""
+        if worker in self._warming:
+            self._warming.discard(worker)
+            if not self._warming:
+                yield Warmed(self.name)
+
+    def end_idle(self, now: float) -> float | None:
+        """End processes of the I/O pool that have been idle for long; when the next one will have been."""
+        while self._idle:
+            worker, since = next(iter(self._idle.items()))
+            if since + _IDLE > now:
+                return since + _IDLE
+            del self._idle[worker]
+            self._retire(worker)
+        return None
+
+    def _retire(self, worker: Worker) -> None:
+        """Let a process end by itself: it finds its channels closed."""
+        seat = worker.seat
+        del seat.workers[worker.units]
+        if seat.active is worker:
+            seat.active = None
+        worker.retired = True
+        self._deafen(worker)
+        worker.close()
 
     def flush(self) -> None:
         """Send everything that waits for company."""
@@ -187,9 +237,12 @@ class NodeExecutor:
             if isinstance(message, Ready):
                 worker.ready = True
                 self._servers_lost = 0
+                yield from self._is_warm(worker)
                 continue
             worker.busy -= 1
             yield self._event(worker, message)
+            if worker.seat.io and not worker.busy:
+                self._idle[worker] = time.monotonic()
 
     def _deafen(self, worker: Worker) -> None:
         """Listen to a worker no more."""
@@ -215,7 +268,9 @@ class NodeExecutor:
                     self._observe("started", worker.seat.lane, notice.pid, 0)
             elif isinstance(notice, Exited):
                 worker = self._workers.pop(notice.worker_id, None)
-                if worker is not None:
+                if worker is not None and worker.retired:
+                    self._observe("ended", worker.seat.lane, worker.pid, notice.status)
+                elif worker is not None:
                     yield from self._bury(worker, notice.status)
 
     def _replace_forkserver(self) -> Iterator[Event]:
@@ -233,6 +288,8 @@ class NodeExecutor:
             yield from self._receive(worker)
         seat = worker.seat
         del seat.workers[worker.units]
+        self._idle.pop(worker, None)
+        yield from self._is_warm(worker)
         self._unflushed.pop(worker, None)
         tasks = worker.take_back()
         reason = self._reason(status)
@@ -248,7 +305,7 @@ class NodeExecutor:
         if was_active:
             output = self._relay.tail(worker.number)
             yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number)
-        if replaced and not seat.workers:
+        if replaced and not seat.workers and not seat.io:
             self._worker_for(seat, worker.units)
 
     # --- workers ------------------------------------------------------------------------------------------------
@@ -262,7 +319,7 @@ class NodeExecutor:
         self._workers[worker.number] = worker
         self._by_descriptor[worker.messages.fileno()] = worker
         self._epoll.register(worker.messages, select.EPOLLIN)
-        cpus = self._cpus[seat.lane] if units == 1 else ()
+        cpus = self._cpus[seat.lane] if units == 1 and not seat.io else ()
         worker.start(self._forkserver, self._relay, cpus, {SETUP: self._setup, **thread_limits(units)})
         return worker
 
@@ -293,7 +350,8 @@ class NodeExecutor:
         """End every process; nothing that they were sent is finished."""
         self._forkserver.close()
         for worker in self._workers.values():
-            worker.close()
+            if not worker.retired:
+                worker.close()
         self._workers.clear()
         self._by_descriptor.clear()
         self._relay.close()

@@ -50,6 +50,8 @@ class Worker:
         self.ready = False
         #: attempts sent or about to be, and not answered
         self.busy = 0
+        #: it was told to end
+        self.retired = False
         self.frames = frames_up()
         self._frames_out: list[bytes] = []
         self._tasks_out: list[int] = []
@@ -117,8 +119,10 @@ class Worker:
 class Seat:
     """The processes that serve one lane, by computing units."""
 
-    def __init__(self, lane: int) -> None:
+    def __init__(self, lane: int, *, io: bool) -> None:
         self.lane = lane
+        #: it is of the I/O pool
+        self.io = io
         self.workers: dict[int, Worker] = {}
         #: the one that the lane's attempts were last sent to
         self.active: Worker | None = None

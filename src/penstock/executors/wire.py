@@ -68,6 +68,9 @@ class Run(Struct, array_like=True, tag="r"):
     #: how many buffers of ``args`` the task may change, and whether in their segment itself
     writable_buffers: int = 0
     args_in_place: bool = False
+    #: the storage layer that it may use, and the outputs that are files to be written there
+    layer: str = ""
+    redirected: tuple[int, ...] = ()
 
 
 def run_of(command: Launch) -> Run:
@@ -86,6 +89,8 @@ def run_of(command: Launch) -> Run:
         call.items,
         call.writable_buffers,
         command.args_in_place,
+        command.layer,
+        command.redirected,
     )
 
 

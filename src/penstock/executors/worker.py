@@ -5,15 +5,18 @@ Forked from the fork server with everything imported, so its first task starts a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections import deque
+from collections.abc import Iterator
 
 import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.wire import CLAIM, Define, Frames, Ready, Run, claimed, frame, frames_down
+from penstock.model.resources import StorageLayer
 
 __all__ = ["SETUP", "Setup", "serve"]
 
@@ -33,12 +36,16 @@ class Setup(msgspec.Struct):
     memory_dir: str
     spill_dir: str
     strict: bool
+    layers: list[StorageLayer] = []
 
 
 def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None:
     """Carry out tasks until the other side closes."""
     setup = msgspec.json.decode(os.environ.pop(SETUP), type=Setup)
     segments = Segments(setup.memory_dir, setup.spill_dir, worker_id)
+    layers = {layer.name: layer for layer in setup.layers}
+    if any(layer.curve for layer in setup.layers):
+        emulate(setup)
     inbox = _Inbox(messages, segments)
     messages.sendall(frame(Ready()))
     claims = _Claims(tasks)
@@ -48,10 +55,37 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
         run = inbox.run(task) if task else None
         if run is None:
             return
-        outcome = carry_out(run, inbox.functions[run.function], segments, strict=setup.strict)
+        cpus = layers[run.layer].cpus if run.layer else ()
+        with near_device(cpus) if cpus else _anywhere:
+            outcome = carry_out(run, inbox.functions[run.function], segments, layers, strict=setup.strict)
         if os.getpid() != mine:
             os._exit(0)  # the task forked, and its child came back here too
         messages.sendall(frame(outcome))
+
+
+@contextlib.contextmanager
+def near_device(cpus: tuple[int, ...]) -> Iterator[None]:
+    """Stay on the CPUs to which a storage device is bound, while serving it."""
+    usual = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError:
+        yield  # none of them is ours to use: a slower way to the device is better than none
+        return
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usual)
+
+
+_anywhere = contextlib.nullcontext()
+
+
+def emulate(setup: Setup) -> None:
+    """Slow files on emulated devices down as their curves say."""
+    from penstock.executors.emulation import from_layers, install
+
+    install(from_layers(setup.layers, setup.memory_dir))
 
 
 class _Claims:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from penstock.model.data import SegmentId, Slot, TaskId, VersionId
 from penstock.model.tasks import Failure, TaskCall
 
-__all__ = ["Command", "Discard", "Free", "Kill", "Launch", "Publish", "Recall", "Settle"]
+__all__ = ["Command", "Discard", "Free", "Kill", "Launch", "Move", "Publish", "Recall", "Settle", "Warm"]
 
 
 class Launch(Struct, frozen=True):
@@ -26,6 +26,12 @@ class Launch(Struct, frozen=True):
     publish: bool = True
     #: the buffers of ``args`` that the task changes may be changed in place
     args_in_place: bool = False
+    #: the storage layer whose bandwidth the attempt holds
+    layer: str = ""
+    #: bytes per second that it holds there
+    bandwidth: float = 0.0
+    #: which of the call's outputs are files to be written on that layer instead of beside their name
+    redirected: tuple[int, ...] = ()
 
 
 class Recall(Struct, frozen=True):
@@ -40,6 +46,13 @@ class Kill(Struct, frozen=True):
 
     node: str
     lane: int
+
+
+class Warm(Struct, frozen=True):
+    """This many I/O executors of a node will soon be needed at once; answered by ``Warmed`` when they are there."""
+
+    node: str
+    executors: int
 
 
 class Settle(Struct, frozen=True):
@@ -61,12 +74,29 @@ class Publish(Struct, frozen=True):
     version: VersionId
     source: str
     target: str
+    #: the file stays where it is, on a storage layer, and its name becomes a link to it
+    link: bool = False
+
+
+class Move(Struct, frozen=True):
+    """Copy a file from its layer to another, or to its name; answered by ``Moved``. The source stays."""
+
+    version: VersionId
+    source: str
+    #: the layer to go to; empty: home, where its name is
+    layer: str
+    #: the file's name
+    name: str
+    #: it is of use during the run only
+    temp: bool
 
 
 class Discard(Struct, frozen=True):
     """Remove a private copy of a file; everybody who read it is done."""
 
     path: str
+    #: it takes room on a storage layer: answer with ``Discarded`` once it is gone
+    tell: bool = False
 
 
-Command = Launch | Recall | Kill | Settle | Free | Publish | Discard
+Command = Launch | Recall | Kill | Warm | Settle | Free | Publish | Move | Discard

@@ -51,6 +51,8 @@ class FileRef(Struct, frozen=True, array_like=True, tag=1):
     """A file, by the path where this version of it can be opened."""
 
     path: str
+    #: bytes, where whoever wrote it has said so
+    size: int = 0
 
 
 def _size(part: bytes | Piece) -> int:

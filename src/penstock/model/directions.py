@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 __all__ = [
     "COLLECTION_IN",
@@ -28,16 +29,22 @@ class Direction(Struct, frozen=True):
     collection: bool = False
     #: levels of a collection whose elements are data of their own
     depth: int = 1
+    #: a file that is of use during the run only: it is not kept when the run ends
+    temp: bool = False
 
-    def __call__(self, depth: int) -> Direction:
-        if not self.collection:
-            raise TypeError(f"{self.name} has no depth; only COLLECTION_… directions have")
-        if depth < 1:
-            raise ValueError(f"the depth of a collection is at least 1, not {depth}")
-        return Direction(self.name, self.reads, self.writes, self.file, self.collection, depth)
+    def __call__(self, depth: int | None = None, *, temp: bool | None = None) -> Direction:
+        if depth is not None:
+            if not self.collection:
+                raise TypeError(f"{self.name} has no depth; only COLLECTION_… directions have")
+            if depth < 1:
+                raise ValueError(f"the depth of a collection is at least 1, not {depth}")
+        if temp is not None and not (self.file and self.writes):
+            raise TypeError(f"{self.name} cannot be temp; only FILE_OUT and FILE_INOUT can")
+        return replace(self, depth=depth or self.depth, temp=self.temp if temp is None else bool(temp))
 
     def __repr__(self) -> str:
-        return self.name if self.depth == 1 else f"{self.name}(depth={self.depth})"
+        shown = self.name if self.depth == 1 else f"{self.name}(depth={self.depth})"
+        return f"{shown}(temp=True)" if self.temp else shown
 
 
 #: the task only looks at it

@@ -10,11 +10,20 @@ from penstock.model.tasks import Failure, TaskCall
 
 __all__ = [
     "CancelRequested",
+    "ConstraintChosen",
+    "ConstraintDrifted",
+    "Discarded",
+    "Draining",
+    "EpochEnded",
     "Event",
     "Failed",
+    "FileDropped",
     "Finished",
+    "HomeWanted",
+    "Moved",
     "NodeJoined",
     "NodeLost",
+    "Note",
     "OutputReady",
     "Provided",
     "Published",
@@ -25,6 +34,7 @@ __all__ = [
     "SegmentReleased",
     "Submitted",
     "Ticked",
+    "Warmed",
     "WorkerLost",
 ]
 
@@ -101,6 +111,12 @@ class WorkerLost(Struct, frozen=True):
     worker: int = 0
 
 
+class Warmed(Struct, frozen=True):
+    """The I/O executors asked for by ``Warm`` take tasks, as far as they could be started."""
+
+    node: str
+
+
 class CancelRequested(Struct, frozen=True):
     """The program gave a task up."""
 
@@ -130,6 +146,37 @@ class Published(Struct, frozen=True):
     path: str
 
 
+class Moved(Struct, frozen=True):
+    """A file asked for by ``Move`` is complete and durable at ``path``, or could not be moved and is where it was."""
+
+    version: VersionId
+    path: str
+    #: why it could not be moved, in words
+    error: str = ""
+
+
+class Discarded(Struct, frozen=True):
+    """A copy that took room on a layer is gone."""
+
+    path: str
+
+
+class HomeWanted(Struct, frozen=True):
+    """The program wants to change a file itself: it must be where its name is."""
+
+    version: VersionId
+
+
+class FileDropped(Struct, frozen=True):
+    """The program deletes a file that nobody uses any more."""
+
+    name: str
+
+
+class Draining(Struct, frozen=True):
+    """The run is over: start nothing more, and bring everything permanent home."""
+
+
 class SegmentMade(Struct, frozen=True):
     """The program stored large buffers; it holds them until it says ``SegmentReleased``."""
 
@@ -154,6 +201,53 @@ class Report(Struct, frozen=True):
     final: bool
 
 
+class EpochEnded(Struct, frozen=True):
+    """Not for the engine but of it: an epoch of a learning phase closed."""
+
+    function: str
+    layer: str
+    node: str
+    #: bytes per second that each attempt held
+    constraint: float
+    #: mean time of its attempts
+    seconds: float
+    #: attempts at a time
+    concurrency: int
+    tasks: int
+    #: it closed before it was full, because no more instances came
+    partial: bool
+    #: it counts; the one that ends unbounded learning does not
+    registered: bool
+
+
+class ConstraintChosen(Struct, frozen=True):
+    """Not for the engine but of it: the value that a learned constraint has from now on."""
+
+    function: str
+    layer: str
+    constraint: float
+    #: attempts at a time that it admits on one node
+    concurrency: int
+    #: mean time of an attempt, as registered
+    seconds: float
+    #: it is the first value in this run
+    first: bool
+    #: it was learned by an earlier run
+    remembered: bool
+
+
+class ConstraintDrifted(Struct, frozen=True):
+    """Not for the engine but of it: attempts take another time than was learned, so it is learned anew."""
+
+    function: str
+    layer: str
+    #: measured time divided by the expected one
+    ratio: float
+
+
+Note = EpochEnded | ConstraintChosen | ConstraintDrifted
+
+
 class Ticked(Struct, frozen=True):
     """Time passed: deadlines and slow lanes are looked at."""
 
@@ -167,10 +261,16 @@ Event = (
     | Failed
     | Recalled
     | WorkerLost
+    | Warmed
     | CancelRequested
     | Provided
     | Released
     | Published
+    | Moved
+    | Discarded
+    | HomeWanted
+    | FileDropped
+    | Draining
     | SegmentMade
     | SegmentReleased
     | Ticked

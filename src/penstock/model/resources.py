@@ -1,21 +1,66 @@
-"""What a task may require, and what a node offers."""
+"""What a task may require, and what a node offers: computing units, memory, and layers of storage."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["Node", "Requirements"]
+__all__ = ["Auto", "Node", "Requirements", "StorageLayer"]
+
+
+class Auto(Struct, frozen=True, array_like=True):
+    """A bandwidth constraint that is learned while the program runs: bounded if it has a ``delta``."""
+
+    #: bytes per second
+    least: float = 0.0
+    most: float = 0.0
+    #: factor from one value to the next; 0 where the values are found from the device
+    delta: float = 0.0
+
+    @property
+    def bounded(self) -> bool:
+        return self.delta > 0
 
 
 class Requirements(Struct, frozen=True, array_like=True):
     """What one attempt of a task takes from a node while it runs."""
 
-    #: computing units held from launch to end
+    #: computing units held from launch to end; 0 for an I/O task
     cpus: int = 1
     #: bytes of main memory reserved for the attempt
     memory: int = 0
     #: properties a node must have, as ``(name, value)``; compared without regard to case
     properties: tuple[tuple[str, str], ...] = ()
+    #: an I/O task: it is served by the node's I/O pool
+    io: bool = False
+    #: bytes per second of one storage device, reserved for the attempt
+    bandwidth: float = 0.0
+    #: bytes of a storage layer that the attempt will fill
+    capacity: int = 0
+    #: the bandwidth is learned; ``bandwidth`` is 0 then
+    auto: Auto | None = None
+
+    @property
+    def layered(self) -> bool:
+        """Whether it says what it needs of storage, and so is placed on a layer."""
+        return bool(self.bandwidth or self.capacity or self.auto is not None)
+
+
+class StorageLayer(Struct, frozen=True, array_like=True):
+    """A storage device, or one that several nodes share, as a node sees it."""
+
+    name: str
+    #: absolute path of the directory through which it is used
+    mount: str
+    #: bytes per second that it can bear
+    bandwidth: float
+    #: bytes that tasks may fill; ``None`` is without limit
+    capacity: int | None = None
+    #: CPUs near the device; empty if any will do
+    cpus: tuple[int, ...] = ()
+    #: one budget for all nodes that list it
+    shared: bool = False
+    #: an emulated device: aggregate bytes per second at this many concurrent streams, in between along straight lines
+    curve: tuple[tuple[int, float], ...] = ()
 
 
 class Node(Struct, frozen=True, array_like=True):
@@ -26,3 +71,7 @@ class Node(Struct, frozen=True, array_like=True):
     memory: int
     #: what ``Requirements.properties`` is matched against
     properties: tuple[tuple[str, str], ...] = ()
+    #: fastest first
+    storage: tuple[StorageLayer, ...] = ()
+    #: I/O tasks at a time
+    io_executors: int = 0

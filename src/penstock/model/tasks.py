@@ -96,6 +96,8 @@ class FailureKind(Enum):
     DEPENDENCY = "dependency"
     UNPLACEABLE = "unplaceable"
     STOPPED = "stopped"
+    #: the storage layer it was writing to has no room left
+    STORAGE_FULL = "storage_full"
 
 
 class Failure(Struct, frozen=True, array_like=True):
@@ -132,6 +134,8 @@ class TaskSpec(Struct, frozen=True, array_like=True):
     #: seconds an attempt may run
     timeout: float | None = None
     on_failure: OnFailure = OnFailure.FAIL
+    #: what the function is called across runs, for what is learned about it
+    identity: str = ""
 
 
 class TaskCall(Struct, frozen=True):
@@ -177,3 +181,5 @@ class Output(Struct, frozen=True, array_like=True):
     file: str | None = None
     #: for files: the file holds a previous version that the task updates
     update: bool = False
+    #: for files: it is of use during the run only
+    temp: bool = False

@@ -10,11 +10,17 @@ from msgspec import Struct
 
 __all__ = [
     "Cancelled",
+    "ConstraintChosen",
+    "ConstraintDrifted",
+    "Device",
     "Dropped",
+    "EpochEnded",
     "Failed",
     "Finished",
     "Freed",
     "Launched",
+    "Layer",
+    "Moved",
     "Published",
     "Recalled",
     "Record",
@@ -22,6 +28,7 @@ __all__ = [
     "RunStarted",
     "Submitted",
     "WorkerDied",
+    "WorkerEnded",
     "WorkerStarted",
 ]
 
@@ -35,6 +42,18 @@ class _Base(Struct, tag_field="event", tag=_snake_case, gc=False, omit_defaults=
     t: float
 
 
+class Layer(Struct, omit_defaults=True):
+    """A storage layer of the run, fastest first."""
+
+    name: str
+    mount: str
+    #: bytes per second
+    bandwidth: float
+    #: bytes; None is without limit
+    capacity: int | None = None
+    shared: bool = False
+
+
 class RunStarted(_Base):
     """The first record of a run."""
 
@@ -46,6 +65,9 @@ class RunStarted(_Base):
     memory: int
     node: str
     scheduler: str
+    io_executors: int = 0
+    io_scheduler: str = ""
+    storage: list[Layer] = []
 
 
 class Submitted(_Base):
@@ -61,6 +83,10 @@ class Submitted(_Base):
     writes: list[int]
     #: computing units that an attempt holds
     cpus: int = 1
+    #: it is an I/O task
+    io: bool = False
+    #: the bandwidth it takes is learned
+    learned: bool = False
 
 
 class Launched(_Base):
@@ -70,6 +96,9 @@ class Launched(_Base):
     attempt: int
     node: str
     lane: int
+    #: for I/O tasks: the storage layer, and the bytes per second taken of it
+    layer: str = ""
+    bandwidth: float = 0.0
 
 
 class Finished(_Base):
@@ -83,6 +112,8 @@ class Finished(_Base):
     seconds: float
     #: size of the outputs
     bytes: int
+    #: for I/O tasks: the storage layer, whose bandwidth is given back
+    layer: str = ""
 
 
 class Failed(_Base):
@@ -118,6 +149,14 @@ class WorkerStarted(_Base):
     pid: int
 
 
+class WorkerEnded(_Base):
+    """A process of the I/O pool was idle for long and ended."""
+
+    node: str
+    lane: int
+    pid: int
+
+
 class WorkerDied(_Base):
     """The process behind a lane ended."""
 
@@ -133,6 +172,68 @@ class Published(_Base):
 
     version: int
     path: str
+
+
+class Device(_Base):
+    """Bandwidth of a storage device was taken or given back: how it stands now."""
+
+    node: str
+    layer: str
+    #: bytes per second taken
+    used: float
+    #: attempts that hold some
+    running: int
+    #: ready I/O tasks that wait for this or another device
+    waiting: int
+    #: bytes of finished files
+    stored: int = 0
+
+
+class EpochEnded(_Base):
+    """An epoch of a learning phase closed: the mean time at one value of the constraint is known."""
+
+    name: str
+    layer: str
+    node: str
+    #: bytes per second
+    constraint: float
+    seconds: float
+    concurrency: int
+    tasks: int
+    partial: bool = False
+    registered: bool = True
+
+
+class ConstraintChosen(_Base):
+    """The value that a learned constraint has from now on."""
+
+    name: str
+    layer: str
+    #: bytes per second
+    constraint: float
+    concurrency: int
+    seconds: float
+    remembered: bool = False
+
+
+class ConstraintDrifted(_Base):
+    """Attempts take another time than was learned: learning begins anew."""
+
+    name: str
+    layer: str
+    ratio: float
+
+
+class Moved(_Base):
+    """A file was moved to another layer, or home (an empty layer)."""
+
+    version: int
+    path: str
+    source: str
+    layer: str
+    bytes: int
+    seconds: float
+    error: str = ""
 
 
 class Freed(_Base):
@@ -167,7 +268,13 @@ Record = (
     | Recalled
     | WorkerStarted
     | WorkerDied
+    | WorkerEnded
     | Published
+    | Device
+    | EpochEnded
+    | ConstraintChosen
+    | ConstraintDrifted
+    | Moved
     | Freed
     | Dropped
     | RunEnded

@@ -198,7 +198,7 @@ class Arguments:
         if direction.writes:
             if os.path.isdir(path):
                 raise CallError(f"{where} names {path}, which is a directory")
-            version = self.wiring.write(Output((place,), index, path, direction.reads))
+            version = self.wiring.write(Output((place,), index, path, direction.reads, direction.temp))
             replaced = newest
 
             def succeed() -> None:

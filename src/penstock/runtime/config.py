@@ -8,17 +8,22 @@ silently ignored costs its user an afternoon.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from penstock.errors import ConfigError
-from penstock.units import parse_size
+from penstock.runtime import readers
+from penstock.runtime.readers import nearest
+
+if TYPE_CHECKING:
+    from penstock.runtime.layers import DescribedLayer, NodeKind
 
 __all__ = ["SETTINGS", "Config", "Loaded", "Setting", "load_config"]
 
 KeepRunDir = Literal["always", "failed", "never"]
+IoScheduler = Literal["fcfs", "priority", "backfilling"]
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -48,6 +53,24 @@ class Config(Struct, frozen=True, kw_only=True):
     store_capacity: int | None = None
     #: absolute path of the directory for objects that do not fit there; ``None``: inside the run directory
     spill_dir: str | None = None
+    #: I/O tasks at a time
+    io_executors: int = 16
+    #: how I/O tasks are placed on storage layers
+    io_scheduler: IoScheduler = "fcfs"
+    #: move data that nobody will read to lower layers while no I/O runs
+    data_movement: bool = False
+    #: seconds after which a waiting I/O task goes before those with larger constraints; ``None``: never
+    io_ageing: float | None = 60.0
+    #: absolute path of the registry of learned constraints; ``"off"``: none is kept; ``None``: in the user's cache
+    tuning: str | None = None
+    #: bytes per second that no learned constraint exceeds; ``None``: no such limit
+    tuning_ceiling: float | None = None
+    #: absolute path of a resources file in the form of COMPSs, whose storage layers are used; ``None``: there is none
+    resources_file: str | None = None
+    #: storage layers as described, unchecked against this machine; ``None``: found out. Ask ``layers.layers``.
+    storage: tuple[DescribedLayer, ...] | None = None
+    #: kinds of node as described, for simulated machines. Ask ``layers.nodes``.
+    node: tuple[NodeKind, ...] = ()
 
     @property
     def writes_log(self) -> bool:
@@ -67,87 +90,48 @@ class Setting(Struct, frozen=True):
     """How one setting is written: its table in the file, and how to read a value."""
 
     table: str
-    #: gets the value as written and the directory that relative paths start from; raises ValueError
-    read: Callable[[object, str], object]
+    #: ``None`` for tables, whose reader is in another module and names the place of a mistake itself
+    read: readers.Reader | None = None
 
     def variable(self, name: str) -> str:
         """The environment variable for the setting ``name``."""
         return "PENSTOCK_" + name.upper()
 
 
-def _count(value: object, base: str) -> int:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError("expected a whole number above zero")
-    return value
-
-
-def _size(value: object, base: str) -> int:
-    if not isinstance(value, (int, float, str)):
-        raise ValueError('expected a size such as "8GB", or a number of MB')
-    size = parse_size(value)
-    if size < 1:
-        raise ValueError("expected a size above zero")
-    return size
-
-
-_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-
-
-def _switch(value: object, base: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    switch = _WORDS.get(str(value).strip().lower())
-    if switch is None:
-        raise ValueError("expected true or false")
-    return switch
-
-
-def _name(value: object, base: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("expected a name")
-    return value.strip()
-
-
-def _path(value: object, base: str) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise ValueError("expected a path")
-    path = os.fspath(value)
-    if not isinstance(path, str) or not path:
-        raise ValueError("expected a path")
-    return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
-
-
-def _one_of(*choices: str) -> Callable[[object, str], str]:
-    def read(value: object, base: str) -> str:
-        if value not in choices:
-            raise ValueError("expected " + " or ".join(f'"{choice}"' for choice in choices))
-        return str(value)
-
-    return read
-
-
 SETTINGS: dict[str, Setting] = {
-    "cpus": Setting("resources", _count),
-    "memory": Setting("resources", _size),
-    "mode": Setting("runtime", _one_of("parallel", "inline")),
-    "strict": Setting("runtime", _switch),
-    "scheduler": Setting("runtime", _name),
-    "run_dir": Setting("runtime", _path),
-    "keep_run_dir": Setting("runtime", _one_of("always", "failed", "never")),
-    "log": Setting("runtime", _switch),
-    "progress": Setting("runtime", _switch),
-    "window": Setting("runtime", _count),
-    "store_capacity": Setting("runtime", _size),
-    "spill_dir": Setting("runtime", _path),
+    "cpus": Setting("resources", readers.read_count),
+    "memory": Setting("resources", readers.read_size),
+    "mode": Setting("runtime", readers.read_one_of("parallel", "inline")),
+    "strict": Setting("runtime", readers.read_switch),
+    "scheduler": Setting("runtime", readers.read_name),
+    "run_dir": Setting("runtime", readers.read_path),
+    "keep_run_dir": Setting("runtime", readers.read_one_of("always", "failed", "never")),
+    "log": Setting("runtime", readers.read_switch),
+    "progress": Setting("runtime", readers.read_switch),
+    "window": Setting("runtime", readers.read_count),
+    "store_capacity": Setting("runtime", readers.read_size),
+    "spill_dir": Setting("runtime", readers.read_path),
+    "io_executors": Setting("resources", readers.read_count),
+    "io_scheduler": Setting("runtime", readers.read_io_scheduler),
+    "data_movement": Setting("runtime", readers.read_switch),
+    "io_ageing": Setting("runtime", readers.read_ageing),
+    "tuning": Setting("runtime", readers.read_registry),
+    "tuning_ceiling": Setting("runtime", readers.read_ceiling),
+    "resources_file": Setting("resources", readers.read_path),
+    "storage": Setting("resources"),
+    "node": Setting("resources"),
 }
 
 _TABLES = ("resources", "runtime")
 #: settings whose default is found out, so that a file or variable may say "auto" to overrule an outer one
-_DETECTED = frozenset({"cpus", "memory", "log", "progress", "store_capacity", "run_dir", "spill_dir"})
-#: parts of the description of a machine that other commands read
-_DESCRIPTION = frozenset({"storage", "node", "io_executors"})
+_DETECTED = frozenset(
+    {
+        *("cpus", "memory", "log", "progress", "store_capacity", "run_dir", "spill_dir"),
+        *("tuning", "resources_file", "storage"),
+    }
+)
+#: two ways to describe the same; the one that comes from the stronger source wins
+_RIVALS = {"storage": "resources_file", "resources_file": "storage"}
 #: variables that a runtime sets for its own processes
 _INTERNAL = "PENSTOCK_INTERNAL_"
 
@@ -161,22 +145,28 @@ def load_config(
     origins = dict.fromkeys(SETTINGS, "default")
 
     def take(name: str, value: object, base: str, origin: str, shown: str) -> None:
-        values[name] = _read(name, value, base, shown)
+        taken = _read(name, value, base, shown)
+        rival = _RIVALS.get(name, "")
+        if taken is not None and values.get(rival) is not None:
+            if origins[rival] == origin:
+                raise ConfigError(f"{origin}: storage layers are described twice, by {name} and by {rival}; keep one")
+            values[rival], origins[rival] = None, "default"
+        values[name] = taken
         origins[name] = origin
 
     path, tables = _find_file(here)
     for table, settings in tables.items():
         for name, value in settings.items():
-            if name not in _DESCRIPTION:
-                take(name, value, os.path.dirname(path), path, f"{path}: [{table}] {name} = {value!r}")
+            shown = f"[{table}] {name} = {value!r}" if SETTINGS[name].read else f"[[{table}.{name}]]"
+            take(name, value, os.path.dirname(path), path, f"{path}: {shown}")
     for name, value in _from_environment(os.environ if environ is None else environ).items():
         variable = SETTINGS[name].variable(name)
         take(name, value, here, variable, f"{variable}={value}")
     for name, value in flags.items():
         if name not in SETTINGS:
-            raise ConfigError(f"there is no setting {name!r}{_nearest(name, SETTINGS)}")
+            raise ConfigError(f"there is no setting {name!r}{nearest(name, SETTINGS)}")
         if value is not None:
-            take(name, value, here, "argument", f"{name}={value!r}")
+            take(name, value, here, "argument", f"{name}={value!r}" if SETTINGS[name].read else name)
 
     # A directory that the user named is the user's; a temporary one is ours to remove.
     if "keep_run_dir" not in values and values.get("run_dir") is not None:
@@ -187,8 +177,13 @@ def load_config(
 def _read(name: str, value: object, base: str, shown: str) -> object:
     if name in _DETECTED and value == "auto":
         return None
+    reader = SETTINGS[name].read
+    if reader is None:
+        from penstock.runtime.layers import read_layers, read_nodes  # only those who describe a machine need it
+
+        return read_layers(value, base, shown) if name == "storage" else read_nodes(value, base, shown)
     try:
-        return SETTINGS[name].read(value, base)
+        return reader(value, base)
     except ValueError as error:
         raise ConfigError(f"{shown}: {error}") from None
 
@@ -200,7 +195,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
         if not variable.startswith("PENSTOCK_") or variable.startswith(_INTERNAL):
             continue
         if variable not in variables:
-            raise ConfigError(f"the environment sets {variable}, which means nothing{_nearest(variable, variables)}")
+            raise ConfigError(f"the environment sets {variable}, which means nothing{nearest(variable, variables)}")
         if value:  # a variable set to nothing is the shell's way of not setting it
             found[variables[variable]] = value
     return found
@@ -249,7 +244,7 @@ def _check_tables(content: dict[str, Any], path: str, prefix: str) -> dict[str, 
         if table in SETTINGS:
             raise ConfigError(f"{path}: {table} belongs into the table [{prefix}{SETTINGS[table].table}]")
         if table not in _TABLES:
-            raise ConfigError(f"{path}: there is no table [{prefix}{table}]{_nearest(table, _TABLES)}")
+            raise ConfigError(f"{path}: there is no table [{prefix}{table}]{nearest(table, _TABLES)}")
         if not isinstance(settings, dict):
             raise ConfigError(f"{path}: {prefix}{table} must be a table")
         for name in settings:
@@ -258,17 +253,8 @@ def _check_tables(content: dict[str, Any], path: str, prefix: str) -> dict[str, 
 
 
 def _check_place(name: str, table: str, path: str, prefix: str) -> None:
-    if table == "resources" and name in _DESCRIPTION:
-        return
     if name not in SETTINGS:
         known = [other for other, setting in SETTINGS.items() if setting.table == table]
-        raise ConfigError(f"{path}: there is no setting {name!r} in [{prefix}{table}]{_nearest(name, known)}")
+        raise ConfigError(f"{path}: there is no setting {name!r} in [{prefix}{table}]{nearest(name, known)}")
     if SETTINGS[name].table != table:
         raise ConfigError(f"{path}: {name} belongs into [{prefix}{SETTINGS[name].table}], not [{prefix}{table}]")
-
-
-def _nearest(name: str, known: Any) -> str:
-    import difflib  # only errors need it
-
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"

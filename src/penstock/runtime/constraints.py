@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import ConfigError, ConstraintError, DefinitionError, did_you_mean
-from penstock.model.resources import Requirements
-from penstock.units import parse_size
+from penstock.model.resources import Auto, Requirements
+from penstock.tuning import spec as auto_spec
+from penstock.units import parse_rate, parse_size
 
 __all__ = ["NAMES", "canonical", "requirements"]
 
@@ -38,6 +39,22 @@ def _memory(value: Any) -> int:
     return size
 
 
+def _bandwidth(value: Any) -> float | Auto:
+    """Bytes per second, or how to learn them; a number without a unit is in MB/s."""
+    if auto_spec.is_auto(value):
+        return auto_spec.parse(value)
+    # Tokens are whole bytes per second, so that they add up exactly.
+    rate = float(round(parse_rate(value)))
+    if rate <= 0:
+        raise ConfigError(f"{value!r} is not more than 0")
+    return rate
+
+
+def _capacity(value: Any) -> int:
+    """Bytes; a number without a unit is in MB."""
+    return parse_size(value)
+
+
 def _word(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{value!r} is not a name")
@@ -48,6 +65,8 @@ def _word(value: Any) -> str:
 NAMES: Mapping[str, Callable[[Any], Any]] = {
     "computing_units": _units,
     "memory_size": _memory,
+    "storage_bw": _bandwidth,
+    "storage_size": _capacity,
     "processor_name": _word,
     "processor_architecture": _word,
     "operating_system": _word,
@@ -57,6 +76,7 @@ NAMES: Mapping[str, Callable[[Any], Any]] = {
 _SPELLINGS = {name.replace("_", ""): name for name in NAMES} | {
     "operatingsystemtype": "operating_system",
     "hostname": "node_name",
+    "storagebandwidth": "storage_bw",
 }
 
 
@@ -69,8 +89,8 @@ def canonical(name: str) -> str:
     raise DefinitionError(f"@constraint has no {name!r}{hint} (known are {', '.join(NAMES)})")
 
 
-def requirements(constraints: Mapping[str, Any], task: str) -> Requirements:
-    """What the constraints of a task ask of a node."""
+def requirements(constraints: Mapping[str, Any], task: str, *, io: bool) -> Requirements:
+    """What the constraints of a task ask of a node. An I/O task needs no computing unit."""
     values: dict[str, Any] = {}
     for name, written in constraints.items():
         value = _expand(written, name, task) if isinstance(written, str) else written
@@ -80,7 +100,17 @@ def requirements(constraints: Mapping[str, Any], task: str) -> Requirements:
             shown = f"{written!r}" if written == value else f"{written!r} (which is {value!r})"
             raise ConstraintError(f"@constraint of task {task}: {name}={shown}: {error}") from None
     words = tuple(sorted((name, value) for name, value in values.items() if NAMES[name] is _word))
-    return Requirements(values.get("computing_units", 1), values.get("memory_size", 0), words)
+    bandwidth = values.get("storage_bw", 0.0)
+    auto = bandwidth if isinstance(bandwidth, Auto) else None
+    return Requirements(
+        0 if io else values.get("computing_units", 1),
+        values.get("memory_size", 0),
+        words,
+        io,
+        0.0 if auto is not None else bandwidth,
+        values.get("storage_size", 0),
+        auto,
+    )
 
 
 def _expand(text: str, name: str, task: str) -> str:

@@ -35,6 +35,8 @@ class Declaration:
     retries: int | None = None
     timeout: float | None = None
     on_failure: OnFailure = OnFailure.FAIL
+    #: it does only input and output: decorated with @io
+    io: bool = False
     #: as written in @constraint; may refer to environment variables
     constraints: Mapping[str, Any] = field(default_factory=dict)
     #: parameters by kind, and how many positional arguments a call may have

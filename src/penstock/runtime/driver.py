@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from penstock.data.segments import Segments
@@ -28,6 +28,7 @@ from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
 from penstock.model.data import FileRef, SegmentId, VersionId
+from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.recorder import Recorder
@@ -44,6 +45,8 @@ _LOOK = 200e-6
 _SOON = 0.05
 #: seconds after which a callback that waits looks at deadlines
 _TURN = 0.02
+#: seconds between two looks at how far files are on their way home
+_SHOWN = 0.1
 
 
 class Waiter(Protocol):
@@ -62,7 +65,13 @@ class Driver:
     """Runs an engine on this machine."""
 
     def __init__(
-        self, engine: Engine, executor: NodeExecutor | InlineExecutor, segments: Segments, recorder: Recorder
+        self,
+        engine: Engine,
+        executor: NodeExecutor | InlineExecutor,
+        segments: Segments,
+        layers: Sequence[StorageLayer],
+        recorder: Recorder,
+        on_note: Callable[[events.Note], None],
     ) -> None:
         self.engine = engine
         self.executor = executor
@@ -72,7 +81,9 @@ class Driver:
         self._changed = threading.Condition(self.lock)
         self._sleepers = 0
         inline = isinstance(executor, InlineExecutor)
-        self.house = Housekeeping(segments, recorder, self._file_published, inline=inline)
+        self.house = Housekeeping(segments, layers, recorder, self._told_of_file, inline=inline)
+        #: told of what is learned about constraints
+        self._on_note = on_note
         #: futures of versions that do not exist yet
         self.waiters: dict[VersionId, Waiter] = {}
         #: versions and segments let go by finalisers, which may run anywhere and so only leave a note
@@ -124,12 +135,21 @@ class Driver:
                 self.recorder.event(pending, now)
             if state.reports:
                 self.recorder.reports(now)
+            if state.notes:
+                self._pass_on_notes(now)
             for command in answer:
                 further = self._carry_out(command, now)
                 if further is not None:
                     queue.append(further)
-        if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged):
+        if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged or len(state.io_ready)):
             self._wake_in_time()
+
+    def _pass_on_notes(self, now: float) -> None:
+        notes = self.engine.state.notes
+        self.recorder.notes(now)
+        for note in notes:
+            self._on_note(note)
+        notes.clear()
 
     def _heads(self, lane: int | None = None) -> list[TaskRecord]:
         """The attempts that run, on one lane or on all."""
@@ -200,8 +220,11 @@ class Driver:
         if self._thread is not None and not self._stopping:
             self.executor.wake()  # type: ignore[union-attr]
 
-    def stop(self) -> None:
-        """End the control thread and the workers; unfinished tasks are abandoned."""
+    def stop(self, show: Callable[[int, int], None]) -> None:
+        """End the control thread and the workers, and bring files home; unfinished tasks are abandoned.
+
+        ``show`` is told now and then how many files and bytes are home.
+        """
         self._stopping = True
         with self.lock:
             self._changed.notify_all()
@@ -214,7 +237,34 @@ class Driver:
             assert head.lane is not None
             self.house.remove_unfinished_files(head, self.executor.worker_of(head.lane.index))
         self._give_up(Failure(FailureKind.STOPPED, "the runtime was stopped before this task was over"))
-        self.house.close()
+        try:
+            self._drain(show)
+        finally:
+            self.house.close()
+
+    def _drain(self, show: Callable[[int, int], None]) -> None:
+        """Bring every permanent file from its layer to its name, and make sure of those that are there."""
+        state = self.engine.state
+        files = len(state.placed)
+        with self.lock:
+            self.handle(events.Draining())
+        self.house.secure(state.at_home)
+        while state.moving or state.discarding:
+            self.house.catch_up()
+            with self.lock:
+                if self._thread is not None and (state.moving or state.discarding):
+                    self._changed.wait(_SHOWN)
+            show(files - len(state.placed), self.house.flushed)
+        for version in state.placed.values():
+            placed = version.placed
+            assert placed is not None
+            message = (
+                f"the file {version.file} could not be moved home and is kept as {version.scratch}, to which its name "
+                f"is a link: {placed.error}"
+            )
+            self.unobserved[version.file or ""] = Failure(
+                FailureKind.EXCEPTION, message, path=(f"that wrote {version.file}",)
+            )
 
     # --- the control thread -------------------------------------------------------------------------------------
 
@@ -261,9 +311,10 @@ class Driver:
                 if ready:
                     return ready
                 os.sched_yield()
-        with self.lock:
-            due = self.engine.next_look()
         now = time.monotonic()
+        with self.lock:
+            dues = (self.engine.next_look(), executor.end_idle(now))
+        due = min((time for time in dues if time is not None), default=None)
         self._asleep_until = float("inf") if due is None else due
         try:
             return executor.poll(None if due is None else max(0.0, due - now))
@@ -365,8 +416,8 @@ class Driver:
             for command in self.engine.handle(note, now):
                 self._carry_out(command, now)
 
-    def _file_published(self, event: events.Published) -> None:
-        """Called by whoever moves files, when one bears its name."""
+    def _told_of_file(self, event: events.Published | events.Moved | events.Discarded) -> None:
+        """Called by whoever moves files, when one is where it should be."""
         with self.lock:
             self.handle(event)
             self._changed.notify_all()
@@ -405,8 +456,12 @@ class Driver:
                 return self.executor.recall(lane)
             case commands.Kill(_, lane):
                 self.executor.kill(lane)
+            case commands.Warm(_, executors):
+                return self.executor.warm(executors)
             case commands.Publish():
                 self.house.publish(command)
+            case commands.Move():
+                self.house.move(command)
             case commands.Discard():
                 self.house.discard(command)
         return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import CallError
+from penstock.executors.layer_files import is_placed
 from penstock.model.data import VersionId
 
 __all__ = ["Files", "as_path"]
@@ -21,9 +22,9 @@ def as_path(value: Any, where: str) -> str:
         raise CallError(f"{where} is an empty path")
     folder, name = os.path.split(os.path.abspath(text))
     # The file itself may not exist yet, or be replaced by a rename: links are followed in its folder only, and in
-    # the file if it is a link already.
+    # the file if it is a link already; but not one of ours, which only says on which layer the file is.
     path = os.path.join(os.path.realpath(folder), name)
-    return os.path.realpath(path) if os.path.islink(path) else path
+    return os.path.realpath(path) if os.path.islink(path) and not is_placed(path) else path
 
 
 class Files:

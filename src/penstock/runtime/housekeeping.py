@@ -5,19 +5,23 @@ The driver calls these under its lock; the work itself is done by the mover's th
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import pickle
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from penstock.data.segments import Segments
-from penstock.engine.state import TaskRecord
-from penstock.executors.execution import private_folder
-from penstock.executors.mover import Mover, discard, publish
-from penstock.model.commands import Discard, Free, Publish
+from penstock.engine.state import IOTaskRecord, TaskRecord
+from penstock.executors.layer_files import LayerFolder
+from penstock.executors.mover import Mover, discard, link, publish, relocate, secure
+from penstock.executors.written_files import private_folder
+from penstock.model.commands import Discard, Free, Move, Publish
 from penstock.model.data import SegmentId, Slot, Value
-from penstock.model.events import Published
+from penstock.model.events import Discarded, Moved, Published
+from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.recorder import Recorder
 
@@ -28,20 +32,36 @@ class Housekeeping:
     """Everything the driver has done on file systems."""
 
     def __init__(
-        self, segments: Segments, recorder: Recorder, tell: Callable[[Published], None], *, inline: bool
+        self,
+        segments: Segments,
+        layers: Sequence[StorageLayer],
+        recorder: Recorder,
+        tell: Callable[[Published | Moved | Discarded], None],
+        *,
+        inline: bool,
     ) -> None:
         self._segments = segments
+        run = os.path.basename(segments.memory_dir)
+        self._folders = {layer.name: LayerFolder(layer.mount, run) for layer in layers}
         self._recorder = recorder
         self._tell = tell
         self._mover = Mover(inline=inline)
-        #: does what waits, in the calling thread, where the mover has none of its own
-        self.catch_up = self._mover.catch_up
+        #: moves files between layers: a long copy must not keep names waiting
+        self._flusher = Mover("flusher", inline=inline)
+        #: bytes moved so far
+        self.flushed = 0
         self._sizes: dict[SegmentId, int] = {}
         self._stored = 0
         #: bytes that may be in shared memory
         self.capacity = 1 << 62
         #: files whose newest version could not be given its name, until somebody is told
         self.unnamed: dict[str, Failure] = {}
+
+    def catch_up(self) -> None:
+        """Do what waits, in the calling thread, where the movers have none of their own."""
+        self._mover.catch_up()
+        self._flusher.catch_up()
+        self._mover.catch_up()
 
     # --- the store ----------------------------------------------------------------------------------------------
 
@@ -81,12 +101,54 @@ class Housekeeping:
 
     def discard(self, command: Discard) -> None:
         """Remove a private copy."""
-        self._mover.do(lambda: discard(command.path))
+        self._mover.do(lambda: self._discard(command))
+
+    def _discard(self, command: Discard) -> None:
+        discard(command.path)
+        if command.tell:
+            self._tell(Discarded(command.path))
+
+    def move(self, command: Move) -> None:
+        """Copy a file to another layer, or home."""
+        self._flusher.do(lambda: self._move(command))
+
+    def _move(self, command: Move) -> None:
+        began, before = time.monotonic(), self.flushed
+        target = command.name
+        error = ""
+        try:
+            if command.layer:
+                folder = self._folders[command.layer]
+                target = folder.finished(command.name, -command.version, temp=command.temp)
+                folder.make_room_for(target)
+            relocate(command.source, target, command.name, self._note_progress)
+        except OSError as problem:
+            target, error = command.source, problem.strerror or str(problem)
+            self.flushed = before
+        self._recorder.moved(command, self.flushed - before, time.monotonic() - began, error)
+        self._tell(Moved(command.version, target, error))
+
+    def _note_progress(self, copied: int) -> None:
+        self.flushed += copied
+
+    def secure(self, paths: Iterable[str]) -> None:
+        """See that files survive a loss of power."""
+        for path in paths:
+            self._flusher.do(functools.partial(_secure_if_there, path))
+
+    def remove_layer_folders(self) -> None:
+        """The run is over: leave nothing on layers but files that could not be brought home."""
+        for folder in self._folders.values():
+            shutil.rmtree(folder.work, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.rmdir(folder.kept)
+            with contextlib.suppress(OSError):
+                os.rmdir(folder.root)
 
     def _publish(self, command: Publish) -> None:
         path = command.target
         try:
-            publish(command.source, command.target)
+            (link if command.link else publish)(command.source, command.target)
         except OSError as error:
             path = command.source
             self.unnamed[command.target] = _unnamed(error, command)
@@ -109,11 +171,11 @@ class Housekeeping:
 
     def remove_unfinished_files(self, task: TaskRecord, worker: int) -> None:
         """Remove the private folders of an attempt that will not finish."""
-        folders = [
-            private_folder(self._segments, output.file, task.task, str(worker))
-            for output in task.call.outputs
-            if output.file is not None
-        ]
+        files = [output.file for output in task.call.outputs if output.file is not None]
+        folders = [private_folder(self._segments, file, task.task, str(worker)) for file in files]
+        if isinstance(task, IOTaskRecord) and task.device is not None:
+            layer = self._folders[task.device.name]
+            folders += [layer.private(file, task.task, str(worker)) for file in files]
         for folder in folders:
             self._mover.do(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
@@ -123,7 +185,14 @@ class Housekeeping:
 
     def close(self) -> None:
         """Return when everything is done."""
+        self._flusher.close()
         self._mover.close()
+        self.remove_layer_folders()
+
+
+def _secure_if_there(path: str) -> None:
+    with contextlib.suppress(OSError):
+        secure(path)
 
 
 def _unnamed(error: OSError, command: Publish) -> Failure:

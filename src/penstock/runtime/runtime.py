@@ -18,8 +18,10 @@ from penstock.data.segments import Segments
 from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
 from penstock.engine.lifetimes import segments_of
+from penstock.engine.state import StorageRules
 from penstock.errors import ArgumentChanged, RuntimeStopped
 from penstock.executors.inline import InlineExecutor
+from penstock.executors.layer_files import LayerFolder
 from penstock.executors.node import NodeExecutor
 from penstock.executors.strict import picture
 from penstock.graph.identity import Datum, Identity
@@ -33,14 +35,17 @@ from penstock.runtime.arguments import EMPTY, Arguments
 from penstock.runtime.config import load_config
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
+from penstock.runtime.drain_view import DrainView
 from penstock.runtime.driver import Driver, Waiter
 from penstock.runtime.failures import as_exception
 from penstock.runtime.files import Files
 from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
+from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.machine import Machine, place_workers, this_machine
 from penstock.runtime.policies import ready_set
 from penstock.runtime.recorder import Recorder
+from penstock.runtime.tuning import Tuning
 from penstock.version import __version__
 
 __all__ = ["Runtime"]
@@ -71,11 +76,15 @@ class Runtime:
         except BaseException:
             self.directories.remove(ok=False)
             raise
-        engine = Engine(ready, follows_data=follows_data)
+        self.layers = storage_layers(config)
+        self.tuning = Tuning(config.tuning)
+        engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules())
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
-        self.driver = Driver(engine, self._executor(machine), self.segments, self._recorder)
+        self.driver = Driver(
+            engine, self._executor(machine), self.segments, self.layers, self._recorder, self.tuning.take_note
+        )
         self.driver.house.capacity = config.store_capacity or machine.shm_free // 2
-        self.functions = Functions(engine, self.driver.executor, self.segments)
+        self.functions = Functions(engine, self.driver.executor, self.segments, self.tuning)
         self.identity = Identity(self._version_gone)
         self.buffers = BufferCache(self.segments, self._segment_made, self._segment_gone)
         self.files = Files()
@@ -89,22 +98,35 @@ class Runtime:
             callback(self)
         self._begin(machine)
 
+    def _storage_rules(self) -> StorageRules:
+        config = self.config
+        return StorageRules(
+            config.io_scheduler,
+            config.io_ageing,
+            config.data_movement,
+            config.tuning_ceiling,
+            self.tuning.known,
+        )
+
     def _executor(self, machine: Machine) -> NodeExecutor | InlineExecutor:
         config = self.config
         if config.mode == "inline":
-            return InlineExecutor(machine.hostname, segments=self.segments, strict=config.strict)
+            return InlineExecutor(machine.hostname, segments=self.segments, layers=self.layers, strict=config.strict)
+        run = os.path.basename(self.segments.memory_dir)
         return NodeExecutor(
             machine.hostname,
             self.cpus,
+            config.io_executors,
             segments=self.segments,
+            layers=self.layers,
             strict=config.strict,
             cpus=place_workers(machine.cpu_ids, machine.numa, self.cpus),
-            cleanup=self.directories.disposable,
+            cleanup=[*self.directories.disposable, *(LayerFolder(layer.mount, run).work for layer in self.layers)],
             observe=self._recorder.worker,
         )
 
     def _begin(self, machine: Machine) -> None:
-        from penstock.observe.records import RunStarted
+        from penstock.observe.records import Layer, RunStarted
 
         memory = self.config.memory or machine.memory
         properties = (
@@ -113,9 +135,12 @@ class Runtime:
             ("operating_system", machine.operating_system),
             ("node_name", machine.hostname),
         )
-        about = (self.cpus, memory, machine.hostname, self.config.scheduler)
-        self.log.append(RunStarted(0.0, time.time(), __version__, list(sys.argv), *about))
-        self.driver.post(NodeJoined(Node(machine.hostname, self.cpus, memory, properties)))
+        config = self.config
+        storage = [Layer(one.name, one.mount, one.bandwidth, one.capacity, one.shared) for one in self.layers]
+        about = (self.cpus, memory, machine.hostname, config.scheduler, config.io_executors, config.io_scheduler)
+        self.log.append(RunStarted(0.0, time.time(), __version__, list(sys.argv), *about, storage))
+        node = Node(machine.hostname, self.cpus, memory, properties, self.layers, config.io_executors)
+        self.driver.post(NodeJoined(node))
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -255,26 +280,6 @@ class Runtime:
             self.driver.released_segments.append(segment)
             self.driver.wake()
 
-    def wait_for_file(self, path: str, version: VersionId, *, writing: bool) -> None:
-        """Wait until a file is complete under its own name, and nobody uses it any more if it is to be written."""
-        driver = self.driver
-        state = driver.engine.state
-
-        def ready() -> bool:
-            record = state.versions.get(version)
-            if record is None:
-                return not (writing and path in state.files)
-            return type(record.outcome) is Failure or path in driver.house.unnamed
-
-        driver.wait_until(ready)
-        with driver.lock:
-            record = state.versions.get(version)
-            outcome = record.outcome if record is not None else None
-        if type(outcome) is not Failure:
-            outcome = driver.house.unnamed.pop(path, None)
-        if outcome is not None:
-            raise self.observe(outcome)
-
     # --- waiting and ending -------------------------------------------------------------------------------------
 
     def before_wait(self) -> None:
@@ -346,7 +351,9 @@ class Runtime:
             self.stopped = True
             for keeper in list(self.stored):
                 keeper.keep()
-            driver.stop()
+            with DrainView(driver.engine.state) as view:
+                driver.stop(view.show)
+            self.tuning.save(driver.engine.state.tuners)
             self.segments.close()
             state = driver.engine.state
             ok = not abort and not state.failed

@@ -1,0 +1,83 @@
+"""When layers have no room: tasks go to the next layer, then wait while files are moved out of their way.
+
+A device's own word counts more than our sums: one that said it is full takes nothing until something on it is
+deleted, or for a while, since others may make room too. If nothing of this run can make room, tasks that wait for it
+are refused after a grace period, saying what is full: nobody waits for ever in silence.
+"""
+
+from __future__ import annotations
+
+from penstock.engine.devices import DeviceRecord
+from penstock.engine.failures import finish_without_outputs
+from penstock.engine.flushing import is_io_quiet, relieve
+from penstock.engine.state import IOTaskRecord, State
+from penstock.model.tasks import Failure, FailureKind
+from penstock.units import format_size
+
+__all__ = ["GRACE", "doubt", "look", "next_look", "overflows"]
+
+#: seconds for which a device that said it is full is believed the first time; twice as long each time
+_BELIEVED, _MOST_BELIEVED = 0.5, 8.0
+#: seconds after which tasks that wait for room are refused, if nothing of ours can make room
+GRACE = 10.0
+
+
+def overflows(state: State, task: IOTaskRecord, device: DeviceRecord | None) -> bool:
+    """The layer that an attempt wrote to is full; whether the task is to be tried elsewhere, or later."""
+    if device is None:
+        return False
+    task.full_layers += 1
+    device.doubts += 1
+    device.full_until = state.now + min(_MOST_BELIEVED, _BELIEVED * 2 ** (device.doubts - 1))
+    state.crowded_since = state.crowded_since or state.now
+    return True
+
+
+def doubt(state: State) -> None:
+    """Ask devices again that said long ago that they are full."""
+    for device in state.ledger.devices():
+        if device.full_until and device.full_until <= state.now:
+            device.full_until = 0.0
+
+
+def look(state: State) -> None:
+    """I/O tasks wait and none could be placed: help those that wait for room."""
+    if not is_io_quiet(state) or state.courses:
+        return
+    if relieve(state) or len(state.ledger.holders) or len(state.ready):
+        return
+    state.crowded_since = state.crowded_since or state.now
+    if state.now - state.crowded_since >= GRACE:
+        for task in list(state.io_ready.tasks()):
+            assert isinstance(task, IOTaskRecord)
+            # One that an earlier one took along has left by now.
+            if task.task in state.tasks:
+                finish_without_outputs(state, task, Failure(FailureKind.STORAGE_FULL, _message(state, task)))
+
+
+def next_look(state: State) -> float | None:
+    """When time alone may change something for those who wait."""
+    times = [device.full_until for device in state.ledger.devices() if device.full_until]
+    if state.crowded_since and len(state.io_ready):
+        times.append(state.crowded_since + GRACE)
+    return min((time for time in times if time > state.now), default=None)
+
+
+def _message(state: State, task: IOTaskRecord) -> str:
+    devices = [device for device in state.ledger.devices() if task.anchor in ("", device.name)]
+    rooms = ", ".join(_room(device) for device in devices)
+    size = task.requirements.capacity
+    wanted = f"the {format_size(size)} that it writes" if size else "what it writes"
+    return (
+        f"no storage layer has room for {wanted}, and nothing of this run can be moved or deleted to make some: "
+        f"{rooms}. Free space there, raise its capacity, or describe a further layer"
+    )
+
+
+def _room(device: DeviceRecord) -> str:
+    if device.doubts:
+        return f"{device.name} ({device.mount}) is full"
+    capacity = device.layer.capacity
+    if capacity is None:
+        return f"{device.name} has room"
+    return f"{device.name} has {format_size(max(0.0, device.free_capacity))} of {format_size(capacity)} left"

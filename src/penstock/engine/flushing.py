@@ -1,0 +1,170 @@
+"""Moving files between layers: down when nobody reads them and no I/O runs, away when room is wanted, home at the end.
+
+One file moves at a time while tasks run. A file is copied, made durable and given its place before the old copy goes,
+and its readers keep the old copy for as long as they need it, so nothing is lost wherever a move breaks off.
+"""
+
+from __future__ import annotations
+
+from penstock.engine.devices import DeviceRecord
+from penstock.engine.lifetimes import drop_if_unused
+from penstock.engine.placed_files import discard_copy, leave_layer
+from penstock.engine.state import Placed, State, VersionRecord
+from penstock.model.commands import Discard, Move
+from penstock.model.data import FileRef
+from penstock.model.events import Draining, FileDropped, HomeWanted, Moved
+from penstock.storage.flush import HOME, target
+from penstock.storage.redirect import home_of
+
+__all__ = ["drain", "drop_file", "flush", "is_io_quiet", "moved", "relieve", "want_home"]
+
+
+def is_io_quiet(state: State) -> bool:
+    """Whether no I/O task runs."""
+    ledger = state.ledger
+    return not any(device.holders for device in ledger.devices()) and not any(
+        node.unlayered for node in ledger.nodes.values()
+    )
+
+
+def flush(state: State) -> None:
+    """Move the next file down, if no I/O task runs or could run."""
+    if not state.moving and not len(state.io_ready) and is_io_quiet(state):
+        _move_next(state)
+
+
+def relieve(state: State) -> bool:
+    """Tasks wait for room: move the next file out of the way; whether one is on its way."""
+    return bool(state.moving or state.discarding) or _move_next(state)
+
+
+def _move_next(state: State) -> bool:
+    for version in state.placed.values():
+        if _may_move(state, version):
+            placed = version.placed
+            assert placed is not None and version.file is not None
+            devices = placed.node.devices
+            home = home_of(version.file, devices)
+            goal = target(
+                placed.size,
+                devices,
+                devices.index(placed.device),
+                None if home is None else devices.index(home),
+                temp=placed.temp,
+            )
+            if goal is not None:
+                _begin(state, version, placed, goal)
+                return True
+    return False
+
+
+def _may_move(state: State, version: VersionRecord) -> bool:
+    """Whether a file rests on its layer: it bears its name, nobody reads it, and no newer version will replace it."""
+    placed = version.placed
+    assert placed is not None and version.file is not None
+    rests = version.published and not version.uses and not version.held and placed.moving is None
+    return rests and not placed.error and next(reversed(state.files[version.file])) == version.version
+
+
+def _begin(state: State, version: VersionRecord, placed: Placed, goal: DeviceRecord | object) -> None:
+    assert version.scratch is not None and version.file is not None
+    placed.moving = goal
+    state.moving += 1
+    layer = ""
+    if isinstance(goal, DeviceRecord):
+        goal.store(placed.size)
+        if placed.temp or home_of(version.file, placed.node.devices) is not goal:
+            layer = goal.name
+    state.out.append(Move(version.version, version.scratch, layer, version.file, placed.temp))
+
+
+def moved(state: State, event: Moved) -> None:
+    """A file is complete in its new place, or could not be moved."""
+    state.moving -= 1
+    version = state.versions[event.version]
+    placed = version.placed
+    assert placed is not None and version.scratch is not None
+    goal, placed.moving = placed.moving, None
+    state.io_changed = True
+    if event.error:
+        placed.error = event.error
+        if isinstance(goal, DeviceRecord):
+            goal.remove(placed.size)
+    elif event.path == version.file:
+        _arrived_home(state, version, placed, goal)
+    else:
+        assert isinstance(goal, DeviceRecord)
+        placed.old.append((version.scratch, placed.device))
+        placed.device = goal
+        version.scratch = event.path
+        version.outcome = FileRef(event.path, placed.size)
+    drop_if_unused(state, version)
+    if state.draining:
+        _drain_next(state)
+
+
+def _arrived_home(state: State, version: VersionRecord, placed: Placed, goal: DeviceRecord | object) -> None:
+    """Its name is a file again; the copy on the layer goes when nobody reads it any more."""
+    assert version.scratch is not None and version.file is not None
+    if isinstance(goal, DeviceRecord):
+        state.at_home[version.file] = (goal, placed.size)
+    placed.old.append((version.scratch, placed.device))
+    version.scratch = None
+    version.outcome = FileRef(version.file, placed.size)
+    state.placed.pop(version.version)
+
+
+# --- what the program asks for --------------------------------------------------------------------------------------
+
+
+def want_home(state: State, event: HomeWanted) -> None:
+    """The program is about to change a file itself, so it must be under its name in truth."""
+    version = state.versions.get(event.version)
+    placed = version.placed if version is not None else None
+    if version is not None and placed is not None and version.scratch is not None and placed.moving is None:
+        placed.error = ""
+        _begin(state, version, placed, HOME)
+
+
+def drop_file(state: State, event: FileDropped) -> None:
+    """The program deletes a file: what it takes on layers is free."""
+    at_home = state.at_home.pop(event.name, None)
+    if at_home is not None:
+        at_home[0].remove(at_home[1])
+    for number in list(state.files.get(event.name, ())):
+        version = state.versions[number]
+        if version.placed is not None and not version.placed.moving:
+            leave_layer(state, version)
+            drop_if_unused(state, version)
+    state.io_changed = True
+
+
+def drain(state: State, event: Draining) -> None:
+    """The run is over: everything permanent goes home, everything else goes away."""
+    state.draining = True
+    for name in state.temps:
+        state.out.append(Discard(name))
+    state.temps.clear()
+    for version in list(state.placed.values()):
+        placed = version.placed
+        assert placed is not None and version.file is not None
+        placed.error = ""
+        if placed.temp and placed.moving is None:
+            assert version.scratch is not None
+            discard_copy(state, version.scratch, placed.device, placed.size)
+            version.scratch = None
+            version.placed = None
+            del state.placed[version.version]
+    _drain_next(state)
+
+
+def _drain_next(state: State) -> None:
+    if state.moving:
+        return
+    for version in state.placed.values():
+        placed = version.placed
+        assert placed is not None
+        # Whoever still had to read it, or to replace it, will not: the run is over.
+        if placed.moving is None and not placed.error and version.scratch is not None and not placed.temp:
+            _begin(state, version, placed, HOME)
+            return

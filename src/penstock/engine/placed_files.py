@@ -1,0 +1,91 @@
+"""Files on storage layers: a finished file stays on the layer where it was written, and its name is a link to it.
+
+It takes room there until it is moved (flushing.py), replaced by a newer version, or deleted. Room is given back when
+the copy is truly gone, not when its removal is asked for.
+"""
+
+from __future__ import annotations
+
+from penstock.engine.devices import DeviceRecord
+from penstock.engine.ledger import NodeRecord
+from penstock.engine.state import IOTaskRecord, Placed, State, VersionRecord
+from penstock.model.commands import Discard
+from penstock.model.data import FileRef
+from penstock.model.events import Discarded
+from penstock.model.tasks import Output
+from penstock.storage.redirect import home_of
+
+__all__ = ["discard_copy", "discarded", "drop_old_copies", "is_replaced", "leave_layer", "note_written"]
+
+
+def note_written(
+    state: State, task: IOTaskRecord, version: VersionRecord, output: Output, content: FileRef, device: DeviceRecord
+) -> None:
+    """A layered task has written a file: count it where it is, and remember it if that is not its home."""
+    name = output.file
+    assert name is not None and task.lane is not None
+    if content.path == name or home_of(content.path, [device]) is None:
+        replaced = state.at_home.pop(name, None)
+        if replaced is not None:
+            replaced[0].remove(replaced[1])
+        if not output.temp:
+            device.store(content.size)
+            state.at_home[name] = (device, content.size)
+        return
+    _place(state, version, task.lane.node, device, content.size, temp=output.temp)
+
+
+def _place(
+    state: State, version: VersionRecord, node: NodeRecord, device: DeviceRecord, size: int, *, temp: bool
+) -> None:
+    version.placed = Placed(node, device, size, temp=temp)
+    device.store(size)
+    state.placed[version.version] = version
+
+
+def is_replaced(state: State, version: VersionRecord) -> bool:
+    """Whether a newer version bears the file's name."""
+    assert version.file is not None
+    chain = list(state.files[version.file])
+    for number in chain[chain.index(version.version) + 1 :]:
+        newer = state.versions[number]
+        if type(newer.outcome) is FileRef and (newer.scratch is None or newer.published):
+            return True
+    return False
+
+
+def discard_copy(state: State, path: str, device: DeviceRecord, size: int) -> None:
+    """Have a copy removed; its room is free when that has happened."""
+    state.discarding[path] = (device, size)
+    state.out.append(Discard(path, tell=True))
+
+
+def discarded(state: State, event: Discarded) -> None:
+    """A copy is gone."""
+    device, size = state.discarding.pop(event.path)
+    device.remove(size)
+    state.io_changed = True
+    state.crowded_since = 0.0
+
+
+def drop_old_copies(state: State, version: VersionRecord) -> None:
+    """Nobody reads the copies that a file was moved away from any more."""
+    placed = version.placed
+    assert placed is not None
+    for path, device in placed.old:
+        discard_copy(state, path, device, placed.size)
+    placed.old = []
+
+
+def leave_layer(state: State, version: VersionRecord) -> None:
+    """The file's copy on its layer is of no more use."""
+    placed = version.placed
+    assert placed is not None and version.file is not None and not placed.moving
+    drop_old_copies(state, version)
+    if version.scratch is not None:
+        assert placed.device is not None
+        discard_copy(state, version.scratch, placed.device, placed.size)
+    version.scratch = None
+    version.placed = None
+    version.outcome = FileRef(version.file)
+    state.placed.pop(version.version, None)

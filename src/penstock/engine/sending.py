@@ -1,0 +1,117 @@
+"""What an attempt is told when it is sent to a lane: where its data are, what it may change, where it writes."""
+
+from __future__ import annotations
+
+from penstock.engine.deadlines import note_deadline
+from penstock.engine.devices import DeviceRecord
+from penstock.engine.ledger import Lane
+from penstock.engine.lifetimes import segments_of
+from penstock.engine.state import IOTaskRecord, State, TaskRecord
+from penstock.model.commands import Launch
+from penstock.model.data import Piece, Slot
+from penstock.model.tasks import Failure, OnFailure
+from penstock.storage.redirect import home_of
+
+__all__ = ["send"]
+
+#: answers to a failure for which the input must still exist
+_KEEPS_INPUT = frozenset({OnFailure.RETRY, OnFailure.IGNORE})
+
+
+def send(state: State, task: TaskRecord, lane: Lane) -> None:
+    """Send an attempt to a lane, with the content of its slots and what it may do with them."""
+    task.attempt += 1
+    task.lane = lane
+    lane.queue.append(task)
+    call = task.call
+    timeout = call.spec.timeout
+    if timeout is not None:
+        note_deadline(state, task, timeout)
+    if not call.slots and not call.outputs and not lane.io:
+        state.out.append(Launch(task.task, task.attempt, lane.node.name, lane.index, call))
+        return
+    slots: list[Slot] = []
+    for slot in call.slots:
+        if type(slot) is int:
+            outcome = state.versions[slot].outcome
+            assert outcome is not None and not isinstance(outcome, Failure)
+            slots.append(outcome)
+        else:
+            slots.append(slot)  # type: ignore[arg-type]
+    in_place = tuple(i for i in call.writable if _sole_user(state, task, i, slots[i]))
+    args_in_place = call.writable_buffers > 0 and _sole_owner(state, task)
+    task.in_place = bool(in_place) or args_in_place
+    publish = all(_may_publish(state, task, output.file) for output in call.outputs if output.file is not None)
+    layer, bandwidth, redirected = _storage(task, lane)
+    state.out.append(
+        Launch(
+            task.task,
+            task.attempt,
+            lane.node.name,
+            lane.index,
+            call,
+            tuple(slots),
+            in_place,
+            publish,
+            args_in_place,
+            layer,
+            bandwidth,
+            redirected,
+        )
+    )
+
+
+def _storage(task: TaskRecord, lane: Lane) -> tuple[str, float, tuple[int, ...]]:
+    """The layer that an attempt uses, the bandwidth it has there, and the outputs that it writes there."""
+    head = lane.queue[0]
+    if not isinstance(head, IOTaskRecord) or head.device is None:
+        return "", 0.0, ()
+    device: DeviceRecord = head.device
+    redirected = tuple(
+        i
+        for i, output in enumerate(task.call.outputs)
+        if output.file is not None and (output.temp or home_of(output.file, lane.node.devices) is not device)
+    )
+    return device.name, head.bandwidth, redirected
+
+
+def _sole_owner(state: State, task: TaskRecord) -> bool:
+    """Whether the objects that came with the call, and that the task changes, are in segments made for it alone."""
+    call = task.call
+    if call.spec.retries or call.spec.on_failure in _KEEPS_INPUT:
+        return False
+    pieces = [buffer for buffer in call.args.buffers[: call.writable_buffers] if type(buffer) is Piece]
+    return bool(pieces) and all(state.segments[piece.segment] == 1 for piece in pieces)
+
+
+def _sole_user(state: State, task: TaskRecord, index: int, content: Slot) -> bool:
+    """Whether this attempt is the last that can ever read what is in a slot it updates.
+
+    The input must survive the attempt if the task may be tried again or if its failure is to be ignored. A file is
+    never changed in place: what is published must not be half-written.
+    """
+    spec = task.call.spec
+    if spec.retries or spec.on_failure in _KEEPS_INPUT:
+        return False
+    slot = task.call.slots[index]
+    if type(slot) is int:
+        version = state.versions[slot]
+        if version.held or version.uses > 1:
+            return False
+    segments = segments_of(content)
+    return bool(segments) and all(state.segments[segment] == 1 for segment in segments)
+
+
+def _may_publish(state: State, task: TaskRecord, file: str) -> bool:
+    """Whether everybody else is done with the older versions of a file."""
+    for number in state.files[file]:
+        version = state.versions[number]
+        if number in task.call.writes:
+            return True
+        if version.outcome is None or (version.scratch is not None and version.placed is None):
+            return False
+        if version.placed is not None and (version.placed.moving is not None or not version.published):
+            return False
+        if version.uses > (1 if number in task.call.reads else 0):
+            return False
+    return True

@@ -1,0 +1,53 @@
+"""Where the files of a run lie on storage layers.
+
+    MOUNT/penstock-…-layer/work/   what is being written, and what is of use during the run only: goes with the run
+    MOUNT/penstock-…-layer/kept/   finished files that are not at home yet, each linked from its name
+
+One folder per file, so that a file keeps the name that the task asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+
+__all__ = ["LayerFolder", "is_placed"]
+
+#: the path of a finished file on a layer; a link to such a path is ours
+_PLACED = re.compile(r"/penstock-\d+-\d+-[0-9a-f]+-layer/(kept|work)/")
+
+
+def is_placed(path: str) -> bool:
+    """Whether a name is a link that a run made to a file of its own on a layer."""
+    try:
+        return _PLACED.search(os.readlink(path)) is not None
+    except OSError:
+        return False
+
+
+class LayerFolder:
+    """The folder of one run on one layer."""
+
+    def __init__(self, mount: str, run: str) -> None:
+        self.root = os.path.join(mount, f"{run}-layer")
+        self.work = os.path.join(self.root, "work")
+        self.kept = os.path.join(self.root, "kept")
+
+    def private(self, file: str, task: int, owner: str) -> str:
+        """The folder in which an attempt writes a file."""
+        return os.path.join(self.work, f"{task}-{owner}-{_mark(file)}")
+
+    def finished(self, file: str, task: int, *, temp: bool) -> str:
+        """The path of a finished file."""
+        folder = os.path.join(self.work if temp else self.kept, f"{task}-{_mark(file)}")
+        return os.path.join(folder, os.path.basename(file))
+
+    def make_room_for(self, path: str) -> None:
+        """Make the folders above a path of this layer; private, for others may use the mount too."""
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+
+
+def _mark(file: str) -> str:
+    return f"{zlib.crc32(file.encode(errors='surrogateescape')):x}"

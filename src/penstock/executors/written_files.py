@@ -1,0 +1,144 @@
+"""The files that an attempt writes: where it writes them, and how they become what it was asked for.
+
+A task is given a private path with the name it asked for; the finished file takes its place by a rename, so nobody
+ever sees it half-written. It is beside the name it will bear, because only there a rename puts it in place; or on a
+storage layer, where it stays. The driver knows these paths too, and removes what a process that died has left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.data.segments import Segments
+from penstock.errors import TaskError
+from penstock.executors.layer_files import LayerFolder
+from penstock.executors.mover import copy_file
+from penstock.executors.wire import Run
+from penstock.model.data import FileRef
+from penstock.model.resources import StorageLayer
+from penstock.model.tasks import Output
+
+if TYPE_CHECKING:
+    from penstock.executors.execution import Function
+
+__all__ = ["Layers", "WrittenFiles", "is_for_want_of_room", "private_folder"]
+
+#: storage layers by name
+Layers = Mapping[str, StorageLayer]
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_for_want_of_room(error: BaseException | None) -> bool:
+    """Whether an exception says that a disk is full, or was raised because another one said so."""
+    for _ in range(8):
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return True
+        error = None if error is None else error.__cause__ or error.__context__
+    return False
+
+
+def private_folder(segments: Segments, file: str, task: int, owner: str) -> str:
+    """Where a process writes a file that is to be beside its name, or where the finished file waits for it."""
+    folder, name = os.path.split(file)
+    run = os.path.basename(segments.memory_dir)
+    return os.path.join(folder, f".{run}-{task}-{owner}-{zlib.crc32(name.encode(errors='surrogateescape')):x}")
+
+
+class WrittenFiles:
+    """The files of one attempt."""
+
+    def __init__(self, run: Run, function: Function, segments: Segments, layers: Layers) -> None:
+        self._run = run
+        self._function = function
+        self._segments = segments
+        self._layers = layers
+        self._placed: list[tuple[Output, str, LayerFolder | None]] = []
+
+    def place(self, index: int, output: Output, arguments: dict[int | str, Any]) -> None:
+        """Give the task a private path to write to, with the name it asked for."""
+        assert output.file is not None
+        argument = output.path[0]
+        assert not isinstance(argument, tuple)
+        given = arguments[argument]
+        if index in self._run.redirected:
+            path, folder = self._on_layer(output.file)
+        else:
+            path, folder = self._beside(output.file), None
+        self._placed.append((output, path, folder))
+        if output.update:
+            copy_file(os.fspath(given), path)
+        arguments[argument] = type(given)(path) if isinstance(given, Path) else path
+
+    def _beside(self, file: str) -> str:
+        folder, name = os.path.split(file)
+        private = private_folder(self._segments, file, self._run.task, str(self._segments.writer))
+        try:
+            # If all of the run is killed, the fork server removes what this link points to.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.symlink(private, os.path.join(self._segments.memory_dir, os.path.basename(private)))
+            os.mkdir(private)
+        except OSError as error:
+            raise type(error)(error.errno, f"cannot write a file there: {error.strerror}", folder) from None
+        return os.path.join(private, name)
+
+    def _on_layer(self, file: str) -> tuple[str, LayerFolder]:
+        layer = self._layers[self._run.layer]
+        folder = LayerFolder(layer.mount, os.path.basename(self._segments.memory_dir))
+        private = folder.private(file, self._run.task, str(self._segments.writer))
+        path = os.path.join(private, os.path.basename(file))
+        try:
+            folder.make_room_for(path)
+        except OSError as error:
+            message = f"cannot write a file on storage layer {layer.name}: {error.strerror}"
+            raise type(error)(error.errno, message, layer.mount) from None
+        return path, folder
+
+    def finish(self, output: Output) -> FileRef:
+        """The finished file, in its place or where it waits for it."""
+        run = self._run
+        assert output.file is not None
+        path, folder = next((path, folder) for placed, path, folder in self._placed if placed is output)
+        try:
+            size = os.stat(path).st_size
+        except FileNotFoundError:
+            raise TaskError(
+                f"task {self._function.name} declares argument {self._function.parameter(output.path[0])} as a file "
+                f"that it writes, but did not create {output.file}"
+            ) from None
+        if folder is not None:
+            target = folder.finished(output.file, run.task, temp=output.temp)
+            folder.make_room_for(target)
+            os.replace(path, target)
+            return FileRef(target, size)
+        if run.publish and not output.update:
+            os.replace(path, output.file)
+            return FileRef(output.file, size)
+        return FileRef(self._set_aside(path, output.file), size)
+
+    def _set_aside(self, path: str, file: str) -> str:
+        """Keep an updated file apart: it replaces what a further attempt would read, so it must have counted first."""
+        waiting = private_folder(self._segments, file, self._run.task, "done")
+        os.makedirs(waiting, exist_ok=True)  # an attempt that died after this point may have left it
+        moved = os.path.join(waiting, os.path.basename(path))
+        try:
+            os.replace(path, moved)
+        except OSError:
+            os.rmdir(waiting)
+            raise
+        return moved
+
+    def clear(self) -> None:
+        """Remove what is left of the private folders."""
+        for _, path, _ in self._placed:
+            folder = os.path.dirname(path)
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._segments.memory_dir, os.path.basename(folder)))

@@ -1,0 +1,150 @@
+"""Ready I/O tasks: which should be launched next, and on which device.
+
+    ready I/O tasks ── by function, requirements, anchor ──► group: a heap, larger priority first, then arrival
+                                                               │ the head of each group
+                       IOPolicy (io_policies.py) ◄─────────────┘
+                        └ asks Moment (io_fit.py): where does it fit, how long will it take
+
+Tasks of a group are alike: what is refused to its head is refused to all. So a decision looks at the heads only, and
+its cost does not grow with the number of ready tasks. It reserves nothing: a task that is proposed is launched, and
+the ledger takes its tokens then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import TypeAlias
+
+from penstock.errors import InternalError
+from penstock.model.resources import Requirements
+from penstock.scheduling.io_fit import Moment
+from penstock.scheduling.io_policies import io_policy, io_scheduler_names
+from penstock.scheduling.io_view import Demand, DeviceView, IONodeView, IOTask, Placement
+
+__all__ = ["Demand", "DeviceView", "IONodeView", "IOReadySet", "IOTask", "Placement", "io_scheduler_names"]
+
+#: entries of removed tasks that a heap may hold beyond the number of its live ones
+_DEAD_ALLOWED = 32
+
+#: function, requirements, anchor: all that schedulers see of a task, besides its place in the order
+_Kind: TypeAlias = tuple[int, Requirements, str]
+
+
+class _Group:
+    """The ready tasks of one kind, in order; entries of removed ones go when they come to the front or are too many."""
+
+    __slots__ = ("_order", "kind", "tasks")
+
+    def __init__(self, kind: _Kind) -> None:
+        self.kind = kind
+        #: by serial
+        self.tasks: dict[int, IOTask] = {}
+        #: (-priority, serial), as a heap; its first entry is of a ready task. A task that was removed and added again
+        #: may have two, which do no harm: they are equal.
+        self._order: list[tuple[int, int]] = []
+
+    def add(self, task: IOTask) -> None:
+        serial = task.serial
+        self.tasks[serial] = task
+        heappush(self._order, (-task.priority, serial))
+
+    def remove(self, serial: int) -> None:
+        tasks, order = self.tasks, self._order
+        del tasks[serial]
+        while order and order[0][1] not in tasks:
+            heappop(order)
+        if len(order) > 2 * len(tasks) + _DEAD_ALLOWED:
+            order[:] = {entry for entry in order if entry[1] in tasks}
+            heapify(order)
+
+    def head(self) -> IOTask:
+        """The first task; there must be one."""
+        return self.tasks[self._order[0][1]]
+
+
+class IOReadySet:
+    """Holds the ready I/O tasks and answers which should be launched next, as the I/O scheduler of that name says.
+
+    ``ageing`` is in seconds: what has waited that long is served before others of its priority, the oldest first, under
+    the scheduler's own rules. ``None`` is never, and is how the schedulers were published. The age that counts is that
+    of a group's head.
+    """
+
+    def __init__(self, scheduler: str = "fcfs", ageing: float | None = None) -> None:
+        self._policy = io_policy(scheduler, ageing)
+        #: none of them is empty
+        self._groups: dict[_Kind, _Group] = {}
+        self._group_of: dict[int, _Group] = {}
+        self._counts: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._group_of)
+
+    def add(self, task: IOTask) -> None:
+        serial = task.serial
+        if serial in self._group_of:
+            raise InternalError(f"I/O task {task.task} (serial {serial}) became ready twice")
+        kind = task.function, task.requirements, task.anchor
+        group = self._groups.get(kind)
+        if group is None:
+            group = self._groups[kind] = _Group(kind)
+        group.add(task)
+        self._group_of[serial] = group
+        self._counts[kind[0]] = self._counts.get(kind[0], 0) + 1
+
+    def remove(self, task: IOTask) -> None:
+        serial = task.serial
+        group = self._group_of.pop(serial, None)
+        if group is None:
+            raise InternalError(f"I/O task {task.task} (serial {serial}) is to be removed, but is not ready")
+        group.remove(serial)
+        if not group.tasks:
+            del self._groups[group.kind]
+        function = group.kind[0]
+        self._counts[function] -= 1
+        if not self._counts[function]:
+            del self._counts[function]
+        self._policy.removed(task)
+
+    def count(self, function: int) -> int:
+        """Ready instances of a function."""
+        return self._counts.get(function, 0)
+
+    def tasks(self) -> Iterator[IOTask]:
+        """All ready tasks, in no particular order."""
+        return (task for group in self._groups.values() for task in group.tasks.values())
+
+    def propose(self, nodes: Sequence[IONodeView], now: float, demand: Demand) -> Placement | None:
+        """The next task to launch, if any should be launched now; to be asked again until the answer is ``None``.
+
+        A proposed task is to be removed and launched. ``nodes`` should be all there are: those without an idle
+        executor take nothing, but may be worth waiting for.
+        """
+        placement = None
+        if self._groups and any(node.io_open for node in nodes):
+            heads = [group.head() for group in self._groups.values()]
+            placement = self._policy.choose(heads, Moment(nodes, now, demand))
+        if placement is None:
+            self._policy.end_round()
+        return placement
+
+    def next_alike(self, task: IOTask) -> IOTask | None:
+        """The first ready task of the same kind as one that was just launched, if no other kind is ready.
+
+        Only then can it be sent ahead, behind the other, without overtaking anybody.
+        """
+        if len(self._groups) != 1:
+            return None
+        group = self._groups.get((task.function, task.requirements, task.anchor))
+        return None if group is None else group.head()
+
+    def next_change(self, now: float) -> float | None:
+        """When age will next change the order, or ``None`` if time alone changes nothing."""
+        if not self._policy.ages or len(self._groups) < 2:
+            return None
+        ageing = self._policy.ageing
+        times = (group.head().ready_since + ageing for group in self._groups.values())
+        soonest = min((time for time in times if time > now), default=inf)
+        return None if soonest == inf else soonest

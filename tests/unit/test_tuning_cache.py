@@ -1,0 +1,221 @@
+"""What was learned outlives the run, whoever else saves and whatever the disk does."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from penstock.model.resources import Auto
+from penstock.runtime import tuning_cache
+from penstock.runtime.tuning_cache import clear, default_path, load, matches, records, save
+from penstock.tuning.registry import Learned, Measure
+
+MB = 1e6
+
+SAVER = """
+import sys
+from penstock.model.resources import Auto
+from penstock.runtime.tuning_cache import save
+from penstock.tuning.registry import Learned, Measure
+
+path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(count):
+    entry = Learned(f"{name}.f{number}", "ssd", 4.5e8, 225, Auto(), (Measure(2e6, 1.0, 225, 225),))
+    save([entry], path)
+"""
+
+
+def entry(function: str = "app.checkpoint", layer: str = "ssd", seconds: float = 3.5) -> Learned:
+    measures = (Measure(2 * MB, seconds, 225, 225), Measure(4 * MB, seconds / 3, 7, 7, partial=True))
+    return Learned(function, layer, 450 * MB, 225, Auto(2 * MB, 256 * MB, 2.0), measures, ceiling=8 * MB)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "cache" / "tuning.json")
+
+
+def names(path: str) -> set[tuple[str, str]]:
+    return set(load(path))
+
+
+def test_what_is_saved_is_loaded(path: str) -> None:
+    assert load(path) == {}
+    save([entry(), entry(layer="gpfs", seconds=9.0)], path)
+    assert load(path) == {
+        ("app.checkpoint", "ssd"): entry(),
+        ("app.checkpoint", "gpfs"): entry(layer="gpfs", seconds=9.0),
+    }
+
+
+def test_only_the_file_and_its_lock_are_left(path: str) -> None:
+    save([entry()], path)
+    assert sorted(os.listdir(os.path.dirname(path))) == ["tuning.json", "tuning.json.lock"]
+
+
+def test_nothing_to_save_makes_no_file(path: str) -> None:
+    save([], path)
+    assert not os.path.exists(path)
+
+
+def test_a_save_replaces_its_own_and_keeps_the_others(path: str) -> None:
+    save([entry("a"), entry("b")], path)
+    save([entry("b", seconds=1.0), entry("c")], path)
+    assert load(path) == {(name, "ssd"): entry(name, seconds=1.0 if name == "b" else 3.5) for name in "abc"}
+
+
+def test_an_entry_keeps_the_date_when_it_was_learned(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        day = 1
+
+        @classmethod
+        def now(cls, zone: object) -> datetime:
+            return datetime(2030, 1, cls.day, tzinfo=UTC)
+
+    monkeypatch.setattr(tuning_cache, "datetime", Clock)
+    save([entry("a"), entry("b")], path)
+    Clock.day = 2
+    save([entry("a"), entry("b", seconds=1.0)], path)
+    assert {record.entry.function: record.learned.day for record in records(path)} == {"a": 1, "b": 2}
+    assert json.loads(Path(path).read_text())["entries"][0]["learned"].startswith("2030-01-01")
+
+
+def test_two_processes_that_save_at_once_lose_nothing(path: str) -> None:
+    savers = [
+        subprocess.Popen(
+            [sys.executable, "-c", SAVER, path, name, "25"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in ("one", "two")
+    ]
+    for saver in savers:
+        assert saver.stdout is not None
+        assert saver.stdout.readline() == "ready\n"
+    for saver in savers:
+        assert saver.stdin is not None
+        saver.stdin.write("go\n")
+        saver.stdin.flush()
+    for saver in savers:
+        saver.communicate(timeout=25)
+        assert saver.returncode == 0
+    assert names(path) == {(f"{name}.f{number}", "ssd") for name in ("one", "two") for number in range(25)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\xff\xfe", b'{"entries": [{"entry": {}}]}', b'{"entries": [], "version": 2}'],
+    ids=["empty", "cut", "list", "bytes", "fields", "version"],
+)
+@pytest.mark.parametrize("how", ["load", "save", "clear"])
+def test_a_damaged_file_is_set_aside(path: str, content: bytes, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    os.makedirs(os.path.dirname(path))
+    Path(path).write_bytes(content)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        if how == "load":
+            assert load(path) == {}
+        elif how == "clear":
+            assert clear(path=path) == 0
+        save([entry()], path)
+    assert load(path) == {("app.checkpoint", "ssd"): entry()}
+    assert Path(path + ".damaged").read_bytes() == content
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert path in caplog.text
+
+
+def test_a_cache_that_cannot_be_written_is_told_and_forgiven(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    path = str(tmp_path / "file" / "tuning.json")
+    with caplog.at_level(logging.WARNING, "penstock"):
+        save([entry()], path)
+        assert load(path) == {}
+    assert len(caplog.records) == 2
+
+
+def test_a_disk_that_fails_leaves_the_old_file_and_no_rubbish(
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    save([entry("a")], path)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        save([entry("b")], path)
+    monkeypatch.undo()
+    assert "No space left" in caplog.text
+    assert names(path) == {("a", "ssd")}
+    assert sorted(os.listdir(os.path.dirname(path))) == ["tuning.json", "tuning.json.lock"]
+
+
+def test_a_lock_that_is_never_given_back_does_not_hold_up_the_end_of_a_run(
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    save([entry("a")], path)
+    monkeypatch.setattr(tuning_cache, "_PATIENCE", 0.05)
+    with open(path + ".lock") as lock, caplog.at_level(logging.WARNING, "penstock"):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        save([entry("b")], path)
+        assert names(path) == {("a", "ssd")}
+    assert "cannot keep" in caplog.text
+    save([entry("b")], path)
+    assert names(path) == {("a", "ssd"), ("b", "ssd")}
+
+
+@pytest.mark.parametrize(
+    ("function", "layer", "left"),
+    [
+        (None, None, set()),
+        ("app.f", None, {("app.g", "ssd"), ("lib.f", "ssd")}),
+        ("f", None, {("app.g", "ssd")}),
+        (None, "gpfs", {("app.f", "ssd"), ("app.g", "ssd"), ("lib.f", "ssd")}),
+        ("app.f", "ssd", {("app.f", "gpfs"), ("app.g", "ssd"), ("lib.f", "ssd")}),
+        ("p.f", None, {("app.f", "ssd"), ("app.f", "gpfs"), ("app.g", "ssd"), ("lib.f", "ssd")}),
+    ],
+)
+def test_clearing(path: str, function: str | None, layer: str | None, left: set[tuple[str, str]]) -> None:
+    everything = {("app.f", "ssd"), ("app.f", "gpfs"), ("app.g", "ssd"), ("lib.f", "ssd")}
+    save([entry(*one) for one in everything], path)
+    assert clear(function, layer, path) == len(everything - left)
+    assert names(path) == left
+    assert clear(function, layer, path) == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        ("/home/me/app.py:checkpoint", True),
+        ("app.py:checkpoint", True),
+        ("checkpoint", True),
+        ("point", False),
+        ("app", False),
+        ("py:checkpoint", True),
+    ],
+)
+def test_a_function_of_a_program_is_found_by_the_end_of_its_name(function: str, found: bool) -> None:
+    assert matches(entry("/home/me/app.py:checkpoint"), function, None) is found
+
+
+def test_clearing_what_never_was_makes_nothing(path: str) -> None:
+    assert clear(path=path) == 0
+    assert not os.path.exists(os.path.dirname(path))
+
+
+def test_the_place_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_path() == str(tmp_path / "penstock" / "tuning.json")
+    save([entry()])
+    assert load() == load(str(tmp_path / "penstock" / "tuning.json")) == {("app.checkpoint", "ssd"): entry()}
+    assert clear() == 1
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert default_path() == str(tmp_path / "home" / ".cache" / "penstock" / "tuning.json")

@@ -58,13 +58,17 @@ def _measure(rows: Sequence[Row], peers: list[str], quick: bool, console: Consol
     for number, measurement in enumerate(measurements, 1):
         say = partial(console.print, f"[{number}/{len(measurements)}]", markup=False)
         taken[measurement] = harness.take(measurement, peers, quick, say)
-    records = [judge(row, taken[row.measurement].median(harness.OURS), taken[row.measurement].peers()) for row in rows]
+    records = [_judged(row, taken[row.measurement]) for row in rows]
     problems = [
         f"{measurement.figure}, {system}: {reason}"
         for measurement in measurements
         for system, reason in taken[measurement].problems.items()
     ]
     return records, problems
+
+
+def _judged(row: Row, taken: harness.Taken) -> Record:
+    return judge(row, taken.median(harness.OURS), taken.peers(), taken.details)
 
 
 def _caption(quick: bool) -> str:

@@ -32,6 +32,8 @@ class Taken:
 
     samples: dict[str, list[float]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    #: the other figures that our process printed in the last round
+    details: dict[str, float] = field(default_factory=dict)
 
     def median(self, system: str) -> float | None:
         return statistics.median(self.samples[system]) if self.samples.get(system) else None
@@ -60,28 +62,58 @@ def take(measurement: Measurement, peers: list[str], quick: bool, say: Callable[
         for system in list(systems):
             module = measurement.ours if system == OURS else f"benchmarks.peers.{system}"
             try:
-                value = run(interpreter(system), module, measurement.figure, quick).get(measurement.figure)
+                figures = _figures(measurement, system, module, number, quick, say)
             except MeasurementFailed as failure:
                 taken.problems[system] = str(failure)
                 systems.remove(system)
                 say(f"{measurement.figure}  round {number}/{rounds}  {system}: failed, {failure}")
                 continue
+            value = figures.get(measurement.figure)
             if value is None:  # the system has no such facility
                 systems.remove(system)
                 continue
             taken.samples.setdefault(system, []).append(value)
+            if system == OURS:
+                taken.details = {name: other for name, other in figures.items() if name != measurement.figure}
             say(f"{measurement.figure}  round {number}/{rounds}  {system}: {value:,.4g}")
     return taken
 
 
-def run(python: Path, module: str, figure: str, quick: bool) -> dict[str, float]:
-    """One measuring process, with a temporary directory of its own that goes with it: peers leave files behind."""
+# What the processes printed that measure all figures of a module, by module and round.
+_together: dict[tuple[str, int], dict[str, float] | MeasurementFailed] = {}
+
+
+def _figures(
+    measurement: Measurement, system: str, module: str, number: int, quick: bool, say: Callable[[str], None]
+) -> dict[str, float]:
+    if not measurement.together:
+        return run(interpreter(system), module, measurement.figure, quick, say)
+    key = (module, number)
+    if key not in _together:
+        try:
+            _together[key] = run(interpreter(system), module, measurement.figure, quick, say)
+        except MeasurementFailed as failure:
+            _together[key] = failure
+    found = _together[key]
+    if isinstance(found, MeasurementFailed):
+        raise found
+    return found
+
+
+def run(python: Path, module: str, figure: str, quick: bool, say: Callable[[str], None]) -> dict[str, float]:
+    """One measuring process, with a temporary directory of its own that goes with it: peers leave files behind.
+
+    What it prints before its figures, a table maybe, is said.
+    """
     command = [str(python), "-m", module, figure, *(["--quick"] if quick else [])]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     # A short name: sockets are made below it, and their paths may not be long.
     with tempfile.TemporaryDirectory(prefix="pb-", ignore_cleanup_errors=True) as scratch:
         output = _output(command, os.environ | {"PYTHONPATH": os.pathsep.join(paths), "TMPDIR": scratch})
-    figures: dict[str, float] = json.loads(_last_line(output))
+    told = output.strip().splitlines() or ["(silent)"]
+    for line in told[:-1]:
+        say(line)
+    figures: dict[str, float] = json.loads(told[-1])
     return figures
 
 

@@ -5,7 +5,7 @@ which is then taken once. `judge` turns the medians into the `Record` that the t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 PEERS = ("ray", "dask", "parsl", "joblib", "mpire", "futures")
@@ -20,6 +20,7 @@ class Measurement:
     ours: str = "benchmarks.ours"  # the module that measures us, run in a fresh process
     peers: tuple[str, ...] = ()
     rounds: int = 3
+    together: bool = False  # the module's process prints all its figures: it runs once a round for all its rows
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,13 @@ class Record:
     ratio: float | None
     budget: str
     met: bool | None
+    #: what else was measured on the way to our figure, in the last round
+    details: dict[str, float] = field(default_factory=dict)
 
 
-def judge(row: Row, ours: float | None, peers: Mapping[str, float]) -> Record:
+def judge(
+    row: Row, ours: float | None, peers: Mapping[str, float], details: Mapping[str, float] | None = None
+) -> Record:
     better = row.measurement.better
     rivals = [figure for name, figure in peers.items() if not row.budget.against or name in row.budget.against]
     best = (max if better == "more" else min)(rivals, default=None)
@@ -74,4 +79,4 @@ def judge(row: Row, ours: float | None, peers: Mapping[str, float]) -> Record:
         met = None if ratio is None else ratio >= row.budget.limit
     else:
         met = ours >= row.budget.limit if better == "more" else ours <= row.budget.limit
-    return Record(row.name, ours, row.unit, dict(peers), ratio, row.budget.text(better), met)
+    return Record(row.name, ours, row.unit, dict(peers), ratio, row.budget.text(better), met, dict(details or {}))

@@ -19,6 +19,11 @@ ORDER = (
     "pending_task",
     "million_tasks",
     "engine_scaling",
+    "constrained_task",
+    "hmmer",
+    "variants",
+    "kmeans_checkpoints",
+    "overlap_real_disk",
 )
 
 

@@ -9,6 +9,7 @@
     ├── TaskError                         a task did not deliver; says which, where and why
     │   ├── TaskFailed                    its body raised (the user's exception is re-raised; this is its cause)
     │   ├── WorkerDied                    its process ended under it
+    │   ├── StorageFull (OSError)         no storage layer had room for what it writes
     │   ├── TaskTimeout (TimeoutError)    it ran longer than its timeout
     │   ├── ReturnsMismatch               it returned another number of values than declared
     │   ├── DependencyFailed              a task it depends on failed; names the root and the path
@@ -37,6 +38,7 @@ __all__ = [
     "ReturnsMismatch",
     "RuntimeStopped",
     "SerializationError",
+    "StorageFull",
     "TaskCancelled",
     "TaskError",
     "TaskFailed",
@@ -80,6 +82,10 @@ class TaskFailed(TaskError):
 
 class WorkerDied(TaskError):
     """The process running a task ended under it."""
+
+
+class StorageFull(TaskError, OSError):
+    """No storage layer had room for what a task writes, and nothing of the run could make some."""
 
 
 class TaskTimeout(TaskError, TimeoutError):

@@ -14,21 +14,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.behaviour.modes import MODES
-
 from penstock import FILE_IN, FILE_INOUT, FILE_OUT, Runtime, constraint, io, task, wait_on
 
 __all__ = [
     "LITTLE",
     "Turnstile",
     "append",
+    "die_at_once",
+    "double",
     "dump",
+    "fail_after_passing",
+    "fail_at_first",
     "files_below",
     "layer",
     "layer_of",
+    "noop",
     "noop_io",
+    "pass_and_write",
     "pass_through",
     "read",
+    "read_and_wait",
     "run",
     "until",
     "where_it_wrote",
@@ -43,6 +48,8 @@ PATIENCE = 10.0
 
 def run(mode: str = "workers", **settings: Any) -> Runtime:
     """A runtime that keeps nothing it learned, unless told where."""
+    from tests.behaviour.modes import MODES  # here, since workers import this module and need no pytest
+
     return Runtime(**(MODES[mode] | {"tuning": "off"} | settings))
 
 
@@ -87,11 +94,12 @@ class Turnstile:
         self._held = [os.open(self._pipe(name), os.O_RDWR | os.O_NONBLOCK) for name in ("come", "go")]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Whatever became of the test: nobody is left waiting."""
-        os.write(self._held[1], b"x" * 1000)
-        if kind is not None:
-            return  # tasks may still be on their way: the pipe must hold what lets them go
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Whatever became of the test: nobody inside is left waiting, and whoever still comes does not wait."""
+        Path(self._pipe("closed")).touch()
+        self.let_go(1000)
         for descriptor in self._held:
             os.close(descriptor)
 
@@ -122,9 +130,9 @@ class Turnstile:
     def nobody_else(self) -> None:
         """In the test: assert that nobody has come since those who were seen.
 
-        By now the scheduler has answered every call: a task that needs no storage was called and is done.
+        By now the scheduler has answered every call: a task that computes was called after them and is done.
         """
-        wait_on(noop_io())
+        wait_on(noop())
         ready, _, _ = select.select([self._held[0]], [], [], 0.05)
         assert not ready, f"came too early: {os.read(self._held[0], 1000).decode().split()}"
 
@@ -145,7 +153,7 @@ class Turnstile:
     def _wait(self) -> None:
         descriptor = os.open(self._pipe("go"), os.O_RDWR | os.O_NONBLOCK)
         try:
-            while True:
+            while not os.path.exists(self._pipe("closed")):
                 ready, _, _ = select.select([descriptor], [], [], PATIENCE)
                 if not ready:
                     raise TimeoutError("nobody let this task go")
@@ -161,14 +169,54 @@ class Turnstile:
 # --- tasks --------------------------------------------------------------------------------------------------------
 
 
+@task
+def noop() -> None:
+    pass
+
+
 @io
 @task
 def noop_io() -> None:
     pass
 
 
+def double(x: int = 1) -> int:
+    return 2 * x
+
+
 def pass_through(door: Turnstile, name: str = "") -> int:
     return door.passing(name)
+
+
+def fail_after_passing(door: Turnstile, name: str = "") -> None:
+    door.passing(name)
+    raise OSError("the disk is upside down")
+
+
+def die_at_once(door: Turnstile) -> None:
+    os.kill(os.getpid(), 9)
+
+
+def fail_at_first(door: Turnstile, name: str, marker: str) -> int:
+    inside = door.passing(name)
+    if not os.path.exists(marker):
+        Path(marker).touch()
+        raise OSError("once")
+    return inside
+
+
+def pass_and_write(door: Turnstile, path: Any) -> str:
+    door.passing()
+    Path(path).touch()
+    below = Path(os.path.realpath(path)).relative_to(os.path.realpath(Path(door.folder).parent))
+    return below.parts[0]
+
+
+def read_and_wait(path: Any, door: Turnstile) -> tuple[str, str]:
+    """The body of a task that reads a file, waits, and reads it again."""
+    before = Path(path).read_text()
+    door.passing()
+    return before, Path(path).read_text()
 
 
 @constraint(**LITTLE)

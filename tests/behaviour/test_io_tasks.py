@@ -12,7 +12,7 @@ import psutil
 import pytest
 from tests.behaviour.conftest import Script
 from tests.behaviour.modes import Gate, only_workers
-from tests.behaviour.storage_programs import LITTLE, Turnstile, layer, noop_io, pass_through, run, until
+from tests.behaviour.storage_programs import LITTLE, Turnstile, double, layer, noop_io, pass_through, run, until
 
 import penstock
 from penstock import (
@@ -29,11 +29,6 @@ from penstock import (
     task,
     wait_on,
 )
-
-
-def double(x: int = 1) -> int:
-    return 2 * x
-
 
 passing = io(task(returns=1)(pass_through))
 computing = task(returns=1)(pass_through)
@@ -122,12 +117,9 @@ def test_a_task_without_options_too(decorated: Any) -> None:
     assert decorated(3).result() == 6
 
 
-def test_the_task_below_is_left_as_it_was(gate: Gate) -> None:
-    """Marking a task makes another one; who still holds the first has a task that computes."""
-    plain = task(returns=1)(pass_through)
-    marked = io(plain)
-    assert marked is not plain
-    assert marked.__name__ == "pass_through" and marked.__doc__ == pass_through.__doc__
+def test_a_marked_task_keeps_its_name_and_its_text() -> None:
+    assert noop_io.__name__ == "noop_io"
+    assert io(task(task)).__doc__ == task.__doc__
 
 
 @pytest.mark.parametrize("wrong", [double, 5, "ssd", None.__class__])
@@ -363,7 +355,7 @@ def test_sixteen_run_at_once_unless_told_otherwise(mode: str, tmp_path: Path) ->
 
 @only_workers
 def test_tasks_with_and_without_storage_constraints_share_the_executors(mode: str, tmp_path: Path) -> None:
-    limited = constraint(**LITTLE)(passing)
+    limited = constraint(**LITTLE)(io(task(returns=1)(pass_through)))
     with run(io_executors=2, storage=[layer(tmp_path, "ssd", 100)]), Turnstile(tmp_path) as door:
         calls = [function(door) for _ in range(3) for function in (limited, passing)]
         door.arrivals(2)
@@ -417,13 +409,12 @@ def test_workers_are_not_those_that_compute(mode: str) -> None:
 CPUS = sorted(os.sched_getaffinity(0))
 
 
-@io
-@task(returns=1)
-def affinity() -> list[int]:
+def cpus_of_this_process() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
-affinity_on_layer = constraint(**LITTLE)(affinity)
+affinity = io(task(returns=1)(cpus_of_this_process))
+affinity_on_layer = constraint(**LITTLE)(io(task(returns=1)(cpus_of_this_process)))
 
 
 @only_workers
@@ -458,7 +449,10 @@ def test_other_constraints_are_met_too(mode: str) -> None:
 
 
 def test_a_task_called_inside_a_task_of_io_runs_there(mode: str) -> None:
-    inner = io(task(returns=1)(double))
+    @io
+    @task(returns=1)
+    def inner(x: int) -> int:
+        return 2 * x
 
     @io
     @task(returns=1)
@@ -532,8 +526,7 @@ def test_executors_from_the_command_line(tmp_path: Path, option: str) -> None:
 
 @only_workers
 def test_idle_workers_go(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reaped when idle: how long that takes is nobody's business, but they must not wait for the end of the run."""
-    pytest.importorskip("penstock")
+    monkeypatch.setattr("penstock.executors.node._IDLE", 0.2)  # seconds
     with run(cpus=1, io_executors=4):
         first = pid().result()
         assert psutil.pid_exists(first)

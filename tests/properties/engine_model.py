@@ -12,7 +12,12 @@ from penstock.model.tasks import FailureKind, OnFailure, TaskCall
 
 NOTHING = "nothing"
 
-_NEVER_AGAIN = {FailureKind.RETURNS, FailureKind.SERIALIZATION, FailureKind.CHANGED_INPUT}
+_NEVER_AGAIN = {
+    FailureKind.RETURNS,
+    FailureKind.SERIALIZATION,
+    FailureKind.CHANGED_INPUT,
+    FailureKind.STORAGE_FULL,
+}
 _FROM_ELSEWHERE = {FailureKind.DEPENDENCY, FailureKind.CANCELLED}
 
 

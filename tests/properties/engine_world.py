@@ -56,7 +56,7 @@ class World:
         self.engines = engines
         self.engine = engines[0]
         self.model = Model()
-        self.now = 0.0
+        self.now = 1.0
         self.nodes: dict[str, Node] = {}
         self.lanes: dict[tuple[str, int], WorldLane] = {}
         self.log: list[tuple[events.Event, float, list[Command]]] = []
@@ -83,11 +83,15 @@ class World:
             for engine in self.engines:
                 check(engine, self.held_segments)
             self.log.append((event, self.now, answers[0]))
+            self._before_commands(event)
             for command in answers[0]:
                 further = self._carry_out(command)
                 if further is not None:
                     pending.append(further)
             self._judge()
+
+    def _before_commands(self, event: events.Event) -> None:
+        """For worlds where an engine decides what the model cannot foretell."""
 
     def _carry_out(self, command: Command) -> events.Event | None:
         match command:
@@ -156,6 +160,11 @@ class World:
         token = self._token(slot)
         assert type(slot) is Value
         return token if all(self.segments.get(piece.segment) == token for piece in slot.pieces()) else None
+
+    def name_version(self, version: int, file: str, *, temp: bool = False) -> None:
+        """A version is the newest of a file."""
+        self.newest[file] = version
+        self.files.add(version)
 
     def store(self, token: str) -> Value:
         self.made_segments += 1
@@ -275,9 +284,12 @@ class World:
         self._model_loss(lane)
         lane.recall_asked = lane.kill_asked = lane.ending = False
         lane.open = lane.open and replaced
-        if not any(other.open for other in self.lanes.values() if other.node == lane.node):
+        if self._is_deserted(lane.node):
             self._model_node_gone(lane.node)
         self.tell(events.WorkerLost(lane.node, lane.index, "it died", replaced))
+
+    def _is_deserted(self, node: str) -> bool:
+        return not any(lane.open for lane in self.lanes.values() if lane.node == node)
 
     def _model_loss(self, lane: WorldLane) -> None:
         attempts = list(lane.attempts)

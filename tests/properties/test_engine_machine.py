@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -43,6 +44,8 @@ KINDS = st.sampled_from([FailureKind.EXCEPTION, FailureKind.EXCEPTION, FailureKi
 
 class EngineMachine(RuleBasedStateMachine):
     world: World
+    #: names of files that calls use
+    files: Sequence[str] = FILES
 
     @initialize(policy=st.sampled_from([Fifo, Lifo, Locality, FifoData, LoadBalance]), cpus=st.integers(1, 3))
     def begin(self, policy: Any, cpus: int) -> None:
@@ -96,11 +99,13 @@ class EngineMachine(RuleBasedStateMachine):
             segments.append(self._literal(slots))
             writable.append(len(slots) - 1)
         outputs += [Output((index,), index) for index in writable]
-        for file in data.draw(st.lists(st.sampled_from(FILES), max_size=2, unique=True)) if data is not None else ():
+        for file in (
+            data.draw(st.lists(st.sampled_from(self.files), max_size=2, unique=True)) if data is not None else ()
+        ):
             assert data is not None
             direction = data.draw(st.sampled_from(["in", "out", "inout"]))
             if direction != "out" or spec.on_failure is not OnFailure.IGNORE:  # else what it holds is anybody's guess
-                self._use_file(direction, file, slots, reads, outputs, writable)
+                self._use_file(direction, file, slots, reads, outputs, writable, temp=self._is_temp(data))
         writes = tuple(next(self.numbers) for _ in range(returns + len(outputs)))
         call = TaskCall(
             next(self.numbers),
@@ -117,8 +122,7 @@ class EngineMachine(RuleBasedStateMachine):
         replaced = [slots[output.slot] for output in outputs if output.slot >= 0 and type(slots[output.slot]) is int]
         for output, version in zip(outputs, writes[returns:], strict=True):
             if output.file is not None:
-                world.newest[output.file] = version
-                world.files.add(version)
+                world.name_version(version, output.file, temp=output.temp)
         world.held.update(writes)
         world.model.submit(call, possible=world.possible(spec.requirements))
         world.tell(events.Submitted(call))
@@ -126,6 +130,10 @@ class EngineMachine(RuleBasedStateMachine):
             self._release(version)
         for segment in segments:
             self._release_segment(segment)
+
+    def _is_temp(self, data: st.DataObject) -> bool:
+        """Whether a file that is written is of use during the run only."""
+        return False
 
     def _literal(self, slots: list[Any]) -> int:
         """An argument that the program stores for this call alone."""
@@ -145,24 +153,27 @@ class EngineMachine(RuleBasedStateMachine):
         reads: list[int],
         outputs: list[Output],
         writable: list[int],
+        *,
+        temp: bool,
     ) -> None:
         world = self.world
         index = -1
         if direction != "out":
             newest = world.newest.get(file)
             if newest is None or not world.engine.lives(newest):
-                if file not in world.disk:
+                content = world.read(FileRef(file))
+                if content is None:
                     return
-                newest = world.newest[file] = next(self.numbers)
+                newest = next(self.numbers)
+                world.name_version(newest, file)
                 world.held.add(newest)
-                world.files.add(newest)
-                world.model.provide(newest, world.disk[file])
+                world.model.provide(newest, content)
                 world.tell(events.Provided(newest, FileRef(file)))
             index = len(slots)
             slots.append(newest)
             reads.append(newest)
         if direction != "in":
-            outputs.append(Output((index,), index, file, direction == "inout"))
+            outputs.append(Output((index,), index, file, direction == "inout", temp))
             if index >= 0:
                 writable.append(index)
 
@@ -248,8 +259,11 @@ class EngineMachine(RuleBasedStateMachine):
                 world.model.delivered(task, index, f"{attempt.task}.{attempt.launch.attempt}.{index}")
                 made.append(output)
         world.model.done(task)
-        seconds = SECONDS[call.spec.function]
+        seconds = self._seconds(call.spec.function)
         world.tell(events.Finished(attempt.task, attempt.launch.attempt, made, seconds))
+
+    def _seconds(self, function: int) -> float:
+        return SECONDS[function]
 
     @precondition(lambda self: self._lanes(working=True))
     @rule(data=st.data(), large=LARGE)
@@ -301,6 +315,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.019, 0.02, 0.3, 1.0]))
     def tick(self, seconds: float) -> None:
+        self._tick(seconds)
+
+    def _tick(self, seconds: float) -> None:
         world = self.world
         world.now += seconds
         for lane in world.lanes.values():

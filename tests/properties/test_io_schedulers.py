@@ -41,7 +41,7 @@ learned = st.sampled_from([None, 0.0, 5.0, 20.0, 40.0])
 
 
 def device(name: str) -> st.SearchStrategy[Device]:
-    means = st.dictionaries(functions, st.sampled_from([1.0, 2.0, 4.0, 9.0]), max_size=3)
+    means = st.dictionaries(functions, st.sampled_from([1.0, 2.0, 4.0, 9.0]), min_size=2)
     return st.builds(Device, st.just(name), bandwidths, capacities, st.builds(dict), means)
 
 
@@ -166,4 +166,4 @@ def test_launches_are_those_of_the_published_algorithms(
         pass
 
     Machine.scheduler, Machine.ageing = scheduler, ageing
-    run_state_machine_as_test(Machine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=80, stateful_step_count=40, deadline=None))

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.engine.checks import check
 from penstock.engine.engine import Engine
+from penstock.engine.state import StorageRules
 from penstock.model.commands import Command, Launch, Publish, Settle
 from penstock.model.data import FileRef, Piece, Slot, Value
 from penstock.model.events import (
@@ -77,8 +78,16 @@ def writes_file(task: int, new: int, file: str, *, old: int | None = None, of: T
 class Rig:
     """An engine, the time, and what the program holds."""
 
-    def __init__(self, *, ready: ReadySet | None = None, lanes: int = 2, follows_data: bool = False) -> None:
-        self.engine = Engine(ReadyQueues(Fifo()) if ready is None else ready, follows_data=follows_data)
+    def __init__(
+        self,
+        *,
+        ready: ReadySet | None = None,
+        lanes: int = 2,
+        follows_data: bool = False,
+        storage: StorageRules | None = None,
+    ) -> None:
+        ready = ReadyQueues(Fifo()) if ready is None else ready
+        self.engine = Engine(ready, follows_data=follows_data, storage=storage)
         self.now = 0.0
         self.held: Counter[int] = Counter()
         if lanes:

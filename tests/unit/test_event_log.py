@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,12 +44,20 @@ def test_what_is_appended_is_read_back_in_order(tmp_path: Path) -> None:
     assert list(read_log(path)) == wrote
 
 
-def test_every_record_has_a_distinct_documented_name() -> None:
+@pytest.mark.parametrize("kind", get_args(Record), ids=lambda kind: kind.__name__)
+def test_every_record_is_documented_with_its_fields(kind: type[Record]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "event-log.md").read_text()
-    for kind in get_args(Record):
-        assert f"`{kind.__struct_config__.tag}`" in page
-        for field in kind.__struct_fields__:
-            assert f"`{field}`" in page
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{kind.__struct_config__.tag}` |"))
+    fields = re.findall(r"`(\w+)`", row.rsplit("|", 2)[1])
+    assert fields == [field for field in kind.__struct_fields__ if field != "t"]
+    for field in kind.__struct_fields__:
+        assert re.search(rf"^\|[^|]*`{field}`[^|]*\| [a-z]", page, re.MULTILINE), f"{field} is not explained"
+
+
+def test_what_is_said_of_a_layer_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "event-log.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith("| `storage` |"))
+    assert re.findall(r"`(\w+)`", row)[1:] == list(records.Layer.__struct_fields__)
 
 
 def test_lines_are_plain_json(tmp_path: Path) -> None:
@@ -279,4 +288,4 @@ def test_a_damaged_line_in_the_middle_is_reported_with_its_number(tmp_path: Path
 
 
 def test_records_module_lists_every_record() -> None:
-    assert {kind.__name__ for kind in get_args(Record)} == set(records.__all__) - {"Record"}
+    assert {kind.__name__ for kind in get_args(Record)} == set(records.__all__) - {"Record", "Layer"}

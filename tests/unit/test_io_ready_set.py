@@ -363,6 +363,18 @@ def test_correction_4_nor_for_a_layer_where_nothing_runs_or_the_task_may_not_sta
     world, _, _ = maximizing()
     world.demand = lambda task, node, device: None if device and device.name == "fast" else 40.0
     assert world.round() == [2]
+    world, _, _ = maximizing()
+    world.ready.remove(next(iter(world.ready.tasks())))
+    world.add(Task(2, need(40), anchor="slow"))
+    assert world.round() == [2]
+
+
+def test_only_a_higher_layer_is_worth_waiting_for_not_another_node() -> None:
+    busy, slow = Device("disk", 0.0, means={0: 1.0}), Device("disk", 50.0, means={0: 10.0})
+    busy.attempts[99] = (0, 0.0)
+    world = World([Node("a", 0, [busy]), Node("b", 1, [slow])], "priority")
+    world.add(Task(1, need(40)))
+    assert world.round() == [1]
 
 
 def test_correction_4_time_is_what_is_left_and_never_below_zero() -> None:

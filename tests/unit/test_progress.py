@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from penstock.observe.progress import ProgressView, plain_line, progress_table
+from penstock.observe.progress import ProgressView, plain_line, progress_picture
 from penstock.observe.records import (
     Cancelled,
     Failed,
@@ -192,16 +192,14 @@ def test_memory_does_not_grow_with_finished_tasks(tally: Tally) -> None:
 
 def test_the_plain_line_says_what_there_is_to_say(tally: Tally) -> None:
     tally.add([submitted(task) for task in range(1500)] + [finished(task) for task in range(100)] + [launched(200)])
-    assert plain_line(tally.snapshot(10.0).total) == (
-        "penstock 10 s: 100 done, 1 running, 1,399 waiting, 10/s, 11m 40s left"
-    )
+    assert plain_line(tally.snapshot(10.0)) == ("penstock 10 s: 100 done, 1 running, 1,399 waiting, 10/s, 11m 40s left")
 
 
 def test_names_are_shown_as_they_are_and_the_table_fits_the_screen(tally: Tally) -> None:
     tally.add([submitted(task, f"work.<locals>.f[{task}]") for task in range(40)] + [launched(33)])
     console = Console(file=io.StringIO(), width=90, height=20)
     with console.capture() as capture:
-        console.print(progress_table(tally.snapshot(1.0), console))
+        console.print(progress_picture(tally.snapshot(1.0), console))
     text = capture.get()
     assert len(text.splitlines()) < 20
     assert "work.<locals>.f[33]" in text  # it runs, so it is among those shown

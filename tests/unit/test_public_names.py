@@ -33,6 +33,7 @@ NAMES = [
     "Runtime",
     "RuntimeStopped",
     "SerializationError",
+    "StorageFull",
     "TaskCancelled",
     "TaskError",
     "TaskFailed",

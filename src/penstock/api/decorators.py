@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar, overload
 
 from penstock.api.task import Task
@@ -35,8 +36,8 @@ def constraint(**written: Any) -> Callable[[Task[P, R]], Task[P, R]]:
             requirements(literal, inner.declaration.name, io=inner.declaration.io)
         except ConstraintError as error:
             raise DefinitionError(str(error)) from None
-        inner.declaration.constraints = {**inner.declaration.constraints, **constraints}
-        return task
+        limited: Task[P, R] = _with(task, constraints={**inner.declaration.constraints, **constraints})
+        return limited
 
     return apply
 
@@ -53,12 +54,19 @@ def io(task: Any = None, /) -> Any:
     """The task does only input and output: it needs no computing unit, so it overlaps with tasks that compute."""
     if task is None:
         return io
-    _task_below(task, "@io").declaration.io = True
-    return task
+    _task_below(task, "@io")
+    return _with(task, io=True)
 
 
 #: the spelling of PyCOMPSs
 IO = io
+
+
+def _with(task: Any, **fields: Any) -> Any:
+    """A task like this one, but for some fields of its declaration; the one below stays as it is."""
+    if isinstance(task, classmethod | staticmethod):
+        return type(task)(_with(task.__func__, **fields))
+    return Task(replace(task.declaration, **fields))
 
 
 def _task_below(task: Any, decorator: str) -> Task[..., Any]:

@@ -52,6 +52,10 @@ def as_direction(written: Any, parameter: str, task: str) -> Direction:
     keys = {Type, Depth, Temp, Permanent}
     if isinstance(written, dict) and isinstance(written.get(Type), Direction) and written.keys() <= keys:
         direction: Direction = written[Type]
+        if Permanent in written and Temp in written and bool(written[Permanent]) is bool(written[Temp]):
+            raise DefinitionError(
+                f"@task of {task}: {parameter}={written!r} is both permanent and temporary, or neither"
+            )
         temp = not written[Permanent] if Permanent in written else written.get(Temp)
         try:
             return direction(int(written[Depth]) if Depth in written else None, temp=temp)

@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any
 from penstock.data.refresh import refresh
 from penstock.errors import CallError
 from penstock.executors.execution import inside_task
-from penstock.model.data import VersionId
 from penstock.model.events import FileDropped
 from penstock.runtime import session
 from penstock.runtime.file_access import bring_home, wait_for_file
@@ -134,31 +133,26 @@ def delete_object(*objects: Any) -> None:
 def open_file(path: Any, mode: str = "r", **options: Any) -> IO[Any]:
     """Open a file that tasks write, after its last writer, or after all its users if it is opened to write."""
     writing = any(letter in mode for letter in "wax+")
-    found = _wait_for_file(path, alone=writing)
-    if found is not None and writing:
-        runtime, name, version = found
-        bring_home(runtime, name, version)
+    runtime = session.running()
+    if runtime is not None:
+        name = as_path(path, "the file")
+        wait_for_file(runtime, name, alone=writing)
+        if writing:
+            bring_home(runtime, name)
     return open(path, mode, **options)
 
 
 def delete_file(path: Any) -> None:
     """Remove a file once every task that uses it is done."""
-    found = _wait_for_file(path, alone=True)
-    os.unlink(path)
-    if found is not None:
-        runtime, name, _ = found
-        runtime.driver.post(FileDropped(name))
-
-
-def _wait_for_file(path: Any, *, alone: bool) -> tuple[Runtime, str, VersionId] | None:
-    """Wait for a file that is with the tasks, and say which of their data it is."""
     runtime = session.running()
     name = as_path(path, "the file")
-    version = None if runtime is None else runtime.files.newest.get(name)
-    if runtime is None or version is None:
-        return None
-    wait_for_file(runtime, name, version, alone=alone)
-    return runtime, name, version
+    if runtime is not None:
+        wait_for_file(runtime, name, alone=True)
+    os.unlink(path)
+    if runtime is not None:
+        driver = runtime.driver
+        driver.post(FileDropped(name))
+        driver.wait_until(lambda: not driver.engine.state.discarding)  # the room that it took is free
 
 
 def cancel(*futures: Any) -> bool:

@@ -86,7 +86,11 @@ class _Reference:
 
         body = self.declaration.body
         if travels_by_name(body):
-            return import_attribute, (body.__module__, body.__qualname__)
+            found = import_attribute(body.__module__, body.__qualname__)
+            found = found._task if isinstance(found, _Method) else found
+            # The name may mean the plain function, or another task made of it.
+            if isinstance(found, Task) and found.declaration is self.declaration:
+                return import_attribute, (body.__module__, body.__qualname__)
         fields = {name: getattr(self.declaration, name) for name in Declaration.__dataclass_fields__}
         for derived in ("signature", "positional", "least", "most"):
             fields.pop(derived)

@@ -102,8 +102,13 @@ def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> None
     if type(output) is Value:
         if output.buffers or type(output.data) is not bytes:
             hold_segments(state, segments_of(output))
-    elif version.file is not None and output.path != version.file:  # type: ignore[union-attr]
-        version.scratch = output.path  # type: ignore[union-attr]
+    elif version.file is not None:
+        if output.path != version.file:  # type: ignore[union-attr]
+            version.scratch = output.path  # type: ignore[union-attr]
+        if version.temp:
+            state.temps.add(version.file)
+        else:
+            state.temps.discard(version.file)
 
 
 def _delivered_before(state: State, task: TaskRecord, number: int, output: Slot) -> None:
@@ -219,8 +224,9 @@ def worker_lost(state: State, event: WorkerLost) -> None:
     else:
         state.ledger.close(lane)
     _lane_lost(state, lane, Failure(FailureKind.DIED, event.reason, output=event.output), killed)
+    # A node without compute or without I/O executors is of no use, whatever still runs there.
     if not all(any(lane.open for lane in node.lanes if lane.io is io) for io in {lane.io for lane in node.lanes}):
-        _node_gone(state, node, f"the last worker of node {node.name} ended: {event.reason}")
+        _lose_node(state, node, f"the last worker of node {node.name} ended: {event.reason}")
 
 
 def _lane_lost(state: State, lane: Lane, failure: Failure, killed: bool) -> None:
@@ -244,7 +250,11 @@ def node_lost(state: State, event: NodeLost) -> None:
     node = state.ledger.nodes.get(event.name)
     if node is None:
         return
-    why = f"node {event.name} was lost"
+    _lose_node(state, node, f"node {event.name} was lost")
+
+
+def _lose_node(state: State, node: NodeRecord, why: str) -> None:
+    learning.forget_node(state, node)
     for lane in node.lanes:
         state.ledger.close(lane)
         _lane_lost(state, lane, Failure(FailureKind.DIED, why), lane.killed)

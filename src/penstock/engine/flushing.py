@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.lifetimes import drop_if_unused
-from penstock.engine.placed_files import discard_copy, leave_layer
+from penstock.engine.placed_files import drop_old_copies, leave_home, leave_layer
 from penstock.engine.state import Placed, State, VersionRecord
-from penstock.model.commands import Discard, Move
+from penstock.model.commands import Discard, Move, Publish
 from penstock.model.data import FileRef
 from penstock.model.events import Draining, FileDropped, HomeWanted, Moved
 from penstock.storage.flush import HOME, target
@@ -98,9 +98,24 @@ def moved(state: State, event: Moved) -> None:
         placed.device = goal
         version.scratch = event.path
         version.outcome = FileRef(event.path, placed.size)
+    if placed.dropped or (state.draining and placed.temp):
+        _drop(state, version)
+    elif placed.wanted_home and not event.error and event.path != version.file:
+        placed.wanted_home = False
+        _begin(state, version, placed, HOME)
+    elif state.draining:
+        drop_old_copies(state, version)  # whoever read them is gone
     drop_if_unused(state, version)
     if state.draining:
         _drain_next(state)
+
+
+def _drop(state: State, version: VersionRecord) -> None:
+    """A file is of no more use, nor is its name, which a move may just have given to it again."""
+    assert version.file is not None
+    state.out.append(Discard(version.file))
+    leave_home(state, version.file)
+    leave_layer(state, version)
 
 
 def _arrived_home(state: State, version: VersionRecord, placed: Placed, goal: DeviceRecord | object) -> None:
@@ -119,43 +134,63 @@ def _arrived_home(state: State, version: VersionRecord, placed: Placed, goal: De
 
 def want_home(state: State, event: HomeWanted) -> None:
     """The program is about to change a file itself, so it must be under its name in truth."""
-    version = state.versions.get(event.version)
-    placed = version.placed if version is not None else None
-    if version is not None and placed is not None and version.scratch is not None and placed.moving is None:
-        placed.error = ""
-        _begin(state, version, placed, HOME)
+    for number in state.files.get(event.name, ()):
+        version = state.versions[number]
+        placed = version.placed
+        if placed is not None and version.scratch is not None:
+            placed.error = ""
+            if placed.moving is None:
+                _begin(state, version, placed, HOME)
+            else:
+                placed.wanted_home = True
 
 
 def drop_file(state: State, event: FileDropped) -> None:
     """The program deletes a file: what it takes on layers is free."""
-    at_home = state.at_home.pop(event.name, None)
-    if at_home is not None:
-        at_home[0].remove(at_home[1])
+    leave_home(state, event.name)
     for number in list(state.files.get(event.name, ())):
         version = state.versions[number]
-        if version.placed is not None and not version.placed.moving:
+        if version.placed is None:
+            continue
+        if version.placed.moving is None:
             leave_layer(state, version)
             drop_if_unused(state, version)
+        else:
+            version.placed.dropped = True
     state.io_changed = True
 
 
 def drain(state: State, event: Draining) -> None:
     """The run is over: everything permanent goes home, everything else goes away."""
     state.draining = True
-    for name in state.temps:
+    for name in list(state.files):
+        _settle_name(state, name)
+    for name in sorted(state.temps):
+        leave_home(state, name)
         state.out.append(Discard(name))
     state.temps.clear()
-    for version in list(state.placed.values()):
-        placed = version.placed
-        assert placed is not None and version.file is not None
-        placed.error = ""
-        if placed.temp and placed.moving is None:
-            assert version.scratch is not None
-            discard_copy(state, version.scratch, placed.device, placed.size)
-            version.scratch = None
-            version.placed = None
-            del state.placed[version.version]
     _drain_next(state)
+
+
+def _settle_name(state: State, name: str) -> None:
+    """Of a file's versions, the newest that exists keeps the name; nobody reads or replaces it any more."""
+    chain = [state.versions[number] for number in state.files[name]]
+    made = [version for version in chain if type(version.outcome) is FileRef and not version.borrowed]
+    for version in made:
+        if version.placed is not None:
+            version.placed.error = ""
+            if version is not made[-1] or version.temp:
+                if version.placed.moving is None:
+                    leave_layer(state, version)
+                    drop_if_unused(state, version)
+                else:
+                    version.placed.dropped = version is not made[-1]
+        elif version.scratch is not None and not version.published:
+            if version is not made[-1]:
+                state.out.append(Discard(version.scratch))
+            elif version.version not in state.publishing:
+                state.publishing.add(version.version)
+                state.out.append(Publish(version.version, version.scratch, name))
 
 
 def _drain_next(state: State) -> None:

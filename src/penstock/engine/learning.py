@@ -22,6 +22,7 @@ __all__ = [
     "attempt_succeeded",
     "demand",
     "end_rests",
+    "forget_node",
     "next_look",
     "note_arrival",
     "opens_now",
@@ -182,6 +183,15 @@ def note_arrival(state: State, task: IOTaskRecord) -> None:
                 course.first = state.now
             course.arrivals += 1
             course.last = state.now
+
+
+def forget_node(state: State, node: NodeRecord) -> None:
+    """A node is lost: learning phases there begin again elsewhere, with what they know."""
+    for key, course in list(state.courses.items()):
+        if course.node is node:
+            if course.device.course is course:
+                course.device.course = None
+            del state.courses[key]
 
 
 def warmed(state: State, event: Warmed) -> None:

@@ -123,7 +123,8 @@ def can_ever_fit(node: Node, need: Requirements) -> bool:
 
 def _could_hold(layer: StorageLayer, need: Requirements) -> bool:
     room = layer.capacity is None or need.capacity <= layer.capacity
-    return room and need.bandwidth <= layer.bandwidth
+    least = need.bandwidth if need.auto is None else need.auto.least
+    return room and least <= layer.bandwidth
 
 
 class Ledger:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_layer
+from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_home, leave_layer
 from penstock.engine.state import State, VersionRecord
 from penstock.model.commands import Discard, Free, Publish
 from penstock.model.data import FileRef, SegmentId, Slot, Value
@@ -63,7 +63,9 @@ def file_published(state: State, event: Published) -> None:
     state.publishing.discard(event.version)
     version = state.versions[event.version]
     version.published = True
-    if event.path == version.scratch:
+    if version.placed is not None and version.file is not None:
+        leave_home(state, version.file)  # a link has taken its place
+    if event.path == version.scratch and version.placed is None:
         version.scratch = None  # it could not be named: the copy is all there is, and stays
     drop_if_unused(state, version)
 

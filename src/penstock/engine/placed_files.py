@@ -15,7 +15,16 @@ from penstock.model.events import Discarded
 from penstock.model.tasks import Output
 from penstock.storage.redirect import home_of
 
-__all__ = ["discard_copy", "discarded", "drop_old_copies", "is_replaced", "leave_layer", "note_written"]
+__all__ = [
+    "discard_copy",
+    "discarded",
+    "drop_old_copies",
+    "is_redirected",
+    "is_replaced",
+    "leave_home",
+    "leave_layer",
+    "note_written",
+]
 
 
 def note_written(
@@ -24,15 +33,24 @@ def note_written(
     """A layered task has written a file: count it where it is, and remember it if that is not its home."""
     name = output.file
     assert name is not None and task.lane is not None
-    if content.path == name or home_of(content.path, [device]) is None:
-        replaced = state.at_home.pop(name, None)
-        if replaced is not None:
-            replaced[0].remove(replaced[1])
-        if not output.temp:
-            device.store(content.size)
-            state.at_home[name] = (device, content.size)
-        return
-    _place(state, version, task.lane.node, device, content.size, temp=output.temp)
+    if is_redirected(output, task.lane.node, device):
+        _place(state, version, task.lane.node, device, content.size, temp=output.temp)
+    else:
+        leave_home(state, name)
+        device.store(content.size)
+        state.at_home[name] = (device, content.size)
+
+
+def is_redirected(output: Output, node: NodeRecord, device: DeviceRecord) -> bool:
+    """Whether a task that uses a device writes a file there instead of beside its name."""
+    return output.file is not None and (output.temp or home_of(output.file, node.devices) is not device)
+
+
+def leave_home(state: State, name: str) -> None:
+    """What was under a file's name, on a layer, is there no more."""
+    replaced = state.at_home.pop(name, None)
+    if replaced is not None:
+        replaced[0].remove(replaced[1])
 
 
 def _place(
@@ -49,7 +67,7 @@ def is_replaced(state: State, version: VersionRecord) -> bool:
     chain = list(state.files[version.file])
     for number in chain[chain.index(version.version) + 1 :]:
         newer = state.versions[number]
-        if type(newer.outcome) is FileRef and (newer.scratch is None or newer.published):
+        if type(newer.outcome) is FileRef and not newer.borrowed and (newer.scratch is None or newer.published):
             return True
     return False
 
@@ -80,7 +98,7 @@ def drop_old_copies(state: State, version: VersionRecord) -> None:
 def leave_layer(state: State, version: VersionRecord) -> None:
     """The file's copy on its layer is of no more use."""
     placed = version.placed
-    assert placed is not None and version.file is not None and not placed.moving
+    assert placed is not None and version.file is not None and placed.moving is None
     drop_old_copies(state, version)
     if version.scratch is not None:
         assert placed.device is not None

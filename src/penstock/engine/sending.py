@@ -6,11 +6,11 @@ from penstock.engine.deadlines import note_deadline
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.ledger import Lane
 from penstock.engine.lifetimes import segments_of
+from penstock.engine.placed_files import is_redirected
 from penstock.engine.state import IOTaskRecord, State, TaskRecord
 from penstock.model.commands import Launch
 from penstock.model.data import Piece, Slot
 from penstock.model.tasks import Failure, OnFailure
-from penstock.storage.redirect import home_of
 
 __all__ = ["send"]
 
@@ -67,18 +67,21 @@ def _storage(task: TaskRecord, lane: Lane) -> tuple[str, float, tuple[int, ...]]
     if not isinstance(head, IOTaskRecord) or head.device is None:
         return "", 0.0, ()
     device: DeviceRecord = head.device
-    redirected = tuple(
-        i
-        for i, output in enumerate(task.call.outputs)
-        if output.file is not None and (output.temp or home_of(output.file, lane.node.devices) is not device)
-    )
+    outputs = enumerate(task.call.outputs)
+    redirected = tuple(i for i, output in outputs if is_redirected(output, lane.node, device))
     return device.name, head.bandwidth, redirected
+
+
+def _keeps_input(task: TaskRecord) -> bool:
+    """Whether what an attempt updates must survive it: the task may be tried again, or its failure ignored."""
+    spec = task.call.spec
+    return bool(spec.retries) or spec.on_failure in _KEEPS_INPUT or spec.requirements.layered
 
 
 def _sole_owner(state: State, task: TaskRecord) -> bool:
     """Whether the objects that came with the call, and that the task changes, are in segments made for it alone."""
     call = task.call
-    if call.spec.retries or call.spec.on_failure in _KEEPS_INPUT:
+    if _keeps_input(task):
         return False
     pieces = [buffer for buffer in call.args.buffers[: call.writable_buffers] if type(buffer) is Piece]
     return bool(pieces) and all(state.segments[piece.segment] == 1 for piece in pieces)
@@ -90,8 +93,7 @@ def _sole_user(state: State, task: TaskRecord, index: int, content: Slot) -> boo
     The input must survive the attempt if the task may be tried again or if its failure is to be ignored. A file is
     never changed in place: what is published must not be half-written.
     """
-    spec = task.call.spec
-    if spec.retries or spec.on_failure in _KEEPS_INPUT:
+    if _keeps_input(task):
         return False
     slot = task.call.slots[index]
     if type(slot) is int:

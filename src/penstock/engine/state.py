@@ -124,6 +124,7 @@ class VersionRecord:
     """A version that somebody may still read, or that is still to be made."""
 
     __slots__ = (
+        "borrowed",
         "file",
         "for_consumers",
         "held",
@@ -132,6 +133,7 @@ class VersionRecord:
         "placed",
         "published",
         "scratch",
+        "temp",
         "uses",
         "version",
         "waiters",
@@ -160,12 +162,16 @@ class VersionRecord:
         self.published = False
         #: for files: the storage layer on which ``scratch`` is
         self.placed: Placed | None = None
+        #: for files: its content is whatever bears the file's name, which may be an older version on a layer
+        self.borrowed = False
+        #: for files: of use during the run only
+        self.temp = False
 
 
 class Placed:
     """A file on a storage layer that is not its home; its name is a link to it."""
 
-    __slots__ = ("device", "error", "moving", "node", "old", "size", "temp")
+    __slots__ = ("device", "dropped", "error", "moving", "node", "old", "size", "temp", "wanted_home")
 
     def __init__(self, node: NodeRecord, device: DeviceRecord, size: int, *, temp: bool) -> None:
         self.node = node
@@ -175,6 +181,9 @@ class Placed:
         self.temp = temp
         #: where it is being moved to: a device, or HOME
         self.moving: DeviceRecord | object | None = None
+        #: the program wants it home, or away, as soon as it has been moved
+        self.wanted_home = False
+        self.dropped = False
         #: why it could not be moved
         self.error = ""
         #: copies that were moved away from, kept for those who read them: path, and device it takes room on

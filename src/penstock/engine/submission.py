@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish_without_outputs
 from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments, segments_of
 from penstock.engine.outcomes import release_successors, settle
@@ -10,7 +12,7 @@ from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import ConstraintError, InternalError
 from penstock.model.data import FileRef
 from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
-from penstock.model.resources import Requirements
+from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import Failure, FailureKind, TaskState
 
 __all__ = ["cancel", "ensure_possible", "provide", "release", "release_segment", "segment_made", "submit"]
@@ -51,10 +53,7 @@ def _chain_files(state: State, task: TaskRecord) -> None:
     for number, output in zip(task.call.writes[task.call.returns :], task.call.outputs, strict=True):
         if output.file is not None:
             chain_file(state, state.versions[number], output.file)
-            if output.temp:
-                state.temps.add(output.file)
-            else:
-                state.temps.discard(output.file)
+            state.versions[number].temp = output.temp
 
 
 def provide(state: State, event: Provided) -> None:
@@ -66,6 +65,7 @@ def provide(state: State, event: Provided) -> None:
             # It lay there before: nobody waits for it, so there is nobody to tell.
             chain_file(state, version, event.value.path)
             version.outcome = event.value
+            version.borrowed = True
             return
     if version.outcome is not None:
         raise InternalError(f"version {event.version} was provided, but it exists already")
@@ -122,6 +122,8 @@ def ensure_possible(state: State, name: str, need: Requirements) -> None:
     nodes = [record.node for record in state.ledger.nodes.values()]
     if not nodes:
         raise ConstraintError(f"task {name} cannot run: no node is left. Start again, or add a node.")
+    if need.io:
+        _refuse_io(name, need, nodes)
     largest = max(nodes, key=lambda node: (node.cpus, node.memory))
     wanted = [f"computing_units={need.cpus}"]
     if need.memory:
@@ -133,3 +135,52 @@ def ensure_possible(state: State, name: str, need: Requirements) -> None:
         f"{largest.cpus} computing units and {largest.memory / 1e9:.3g} GB of memory{offered}. "
         f"Lower the @constraint or run on a larger machine."
     )
+
+
+def _refuse_io(name: str, need: Requirements, nodes: list[Node]) -> None:
+    """Refuse what an I/O task asks of storage, if that is what no node can give."""
+    if not any(node.io_executors for node in nodes):
+        raise ConstraintError(f"task {name} is an I/O task, but no node has I/O executors. Set io_executors.")
+    if not need.layered:
+        return
+    layers = [layer for node in nodes for layer in node.storage]
+    if not layers:
+        raise ConstraintError(f"task {name} requires storage, but no node has a storage layer. Describe one.")
+    fastest = max(layers, key=lambda layer: layer.bandwidth)
+    roomiest = max(layers, key=lambda layer: inf if layer.capacity is None else layer.capacity)
+    bandwidth = need.bandwidth if need.auto is None else need.auto.least
+    if bandwidth > fastest.bandwidth:
+        raise ConstraintError(
+            f"task {name} requires storage_bw={_exact_rate(bandwidth)}, which no storage layer can ever give: the "
+            f"fastest, {fastest.name!r}, has {_exact_rate(fastest.bandwidth)}. Lower the @constraint, or describe a "
+            f"faster layer."
+        )
+    if roomiest.capacity is not None and need.capacity > roomiest.capacity:
+        raise ConstraintError(
+            f"task {name} requires storage_size={_exact(need.capacity)}, which no storage layer can ever give: "
+            f"the largest, {roomiest.name!r}, has {_exact(roomiest.capacity)}. Lower the @constraint, or describe "
+            f"a larger layer."
+        )
+    if not any(_holds(layer, need, bandwidth) for layer in layers):
+        offered = ", ".join(f"{layer.name} {_exact_rate(layer.bandwidth)}, {_size(layer)}" for layer in layers)
+        raise ConstraintError(
+            f"task {name} requires storage_bw={_exact_rate(bandwidth)} and storage_size={_exact(need.capacity)} "
+            f"together, which no storage layer can ever give ({offered}). Lower the @constraint."
+        )
+
+
+def _holds(layer: StorageLayer, need: Requirements, bandwidth: float) -> bool:
+    return bandwidth <= layer.bandwidth and (layer.capacity is None or need.capacity <= layer.capacity)
+
+
+def _size(layer: StorageLayer) -> str:
+    return "without limit" if layer.capacity is None else _exact(layer.capacity)
+
+
+def _exact(size: float) -> str:
+    """A size to six digits: three would make 6001 MB and 6000 MB the same."""
+    return f"{size / 1e9:.6g} GB" if size >= 1e9 else f"{size / 1e6:.6g} MB"
+
+
+def _exact_rate(rate: float) -> str:
+    return f"{_exact(rate)}/s"

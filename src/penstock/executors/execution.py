@@ -96,6 +96,7 @@ def carry_out(run: Run, function: Function, segments: Segments, layers: Layers, 
             outputs = _returned(result, function, segments)
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
+        files.withdraw()
         failure = replace(_failure(error, function), arguments=_arguments(run, segments))
         if run.layer and is_for_want_of_room(error):
             failure = replace(failure, kind=FailureKind.STORAGE_FULL)

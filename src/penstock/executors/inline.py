@@ -5,9 +5,12 @@ Everything else is as with worker processes: the same engine, the same copies of
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
@@ -15,6 +18,9 @@ from penstock.executors.wire import Define, Done, Error, run_of
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, Recalled, Warmed
 from penstock.model.resources import StorageLayer
+
+if TYPE_CHECKING:
+    from penstock.executors.emulation import EmulatedDevice
 
 __all__ = ["InlineExecutor"]
 
@@ -27,6 +33,7 @@ class InlineExecutor:
         self._layers = {layer.name: layer for layer in layers}
         self._segments = segments
         self._strict = strict
+        self._devices: list[EmulatedDevice] | None = None
         self.functions: dict[int, Define] = {}
         self._defined: dict[int, Function] = {}
         self._launched: deque[Launch] = deque()
@@ -61,12 +68,30 @@ class InlineExecutor:
         function = self._defined.get(number)
         if function is None:
             function = self._defined[number] = define(self.functions[number], self._segments)
-        message = carry_out(run_of(command), function, self._segments, self._layers, strict=self._strict)
+        with self._emulation():
+            message = carry_out(run_of(command), function, self._segments, self._layers, strict=self._strict)
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
             self._interrupted = True
         if isinstance(message, Done):
             return Finished(message.task, message.attempt, message.outputs, message.seconds)
         return Failed(message.task, message.attempt, message.failure, message.seconds)
+
+    @contextlib.contextmanager
+    def _emulation(self) -> Iterator[None]:
+        """Slow files on emulated devices down while a task runs."""
+        if not any(layer.curve for layer in self._layers.values()):
+            yield
+            return
+        from penstock.executors.emulation import from_layers, install, uninstall
+
+        if self._devices is None:
+            os.makedirs(self._segments.memory_dir, mode=0o700, exist_ok=True)
+            self._devices = from_layers(list(self._layers.values()), self._segments.memory_dir)
+        install(self._devices)
+        try:
+            yield
+        finally:
+            uninstall()
 
     def pass_on_interrupt(self) -> None:
         """Ctrl-C reached the program inside a task: it is the program's to deal with."""
@@ -81,3 +106,5 @@ class InlineExecutor:
     def close(self) -> None:
         """Forget what was not run."""
         self._launched.clear()
+        for device in self._devices or ():
+            device.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import queue
 import re
@@ -15,7 +16,7 @@ from collections.abc import Callable
 __all__ = ["Mover", "copy_file", "discard", "link", "publish", "relocate", "secure"]
 
 #: bytes copied between two reports of progress
-_STEP = 64 << 20
+_STEP = 4 << 20
 #: folders that a run makes for single files
 _OURS = re.compile(r"/\.?penstock-\d+-\d+-[0-9a-f]+[-/]")
 
@@ -64,7 +65,10 @@ class Mover:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            try:
+                job()
+            except Exception:  # what is asked for next must still be done
+                logging.getLogger("penstock").exception("work on files failed")
 
 
 def copy_file(source: str, target: str) -> None:
@@ -104,23 +108,30 @@ def link(source: str, name: str) -> None:
         raise
 
 
-def relocate(source: str, target: str, name: str, progress: Callable[[int], None]) -> None:
+def relocate(source: str, target: str, name: str, progress: Callable[[int], None], *, share: bool = True) -> None:
     """Copy a file to its new place, durably, and have its name mean that. The source stays.
 
+    On one file system nothing is copied, if the two may ``share`` their blocks.
     Whatever fails and wherever, the name means a complete file: the old one until the last step, the new one after it.
     """
     beside = _beside(target)
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(beside)
-        _copy_durably(source, beside, progress)
+        if not (share and _shared(source, beside, progress)):
+            _copy_durably(source, beside, progress)
         os.replace(beside, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
     if target != name:
-        link(target, name)
+        try:
+            link(target, name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+            raise
     for folder in {os.path.dirname(target), os.path.dirname(name)}:
         secure(folder)
 
@@ -130,17 +141,18 @@ def _beside(path: str) -> str:
     return os.path.join(folder, f".penstock-{zlib.crc32(name.encode(errors='surrogateescape')):x}-{os.getpid()}")
 
 
-def _copy_durably(source: str, target: str, progress: Callable[[int], None]) -> None:
+def _shared(source: str, target: str, progress: Callable[[int], None]) -> bool:
+    """Give a file a second name, if that can be."""
     try:
-        os.link(source, target)  # on one file system nothing needs copying
+        os.link(source, target)
     except OSError:
-        _copy_bytes(source, target, progress)
-    else:
-        secure(target)
-        progress(os.stat(target).st_size)
+        return False
+    secure(target)
+    progress(os.stat(target).st_size)
+    return True
 
 
-def _copy_bytes(source: str, target: str, progress: Callable[[int], None]) -> None:
+def _copy_durably(source: str, target: str, progress: Callable[[int], None]) -> None:
     with open(source, "rb") as old, open(target, "wb") as new:
         size = left = os.fstat(old.fileno()).st_size
         while left > 0:
@@ -174,7 +186,7 @@ def secure(path: str) -> None:
 
 def discard(path: str) -> None:
     """Remove a private copy and the folder made for it, which bears our name or that of a layer's run."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):  # gone already, or on a file system that was taken from us
         os.unlink(path)
     folder = os.path.dirname(path)
     if _OURS.search(folder + "/"):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.data.segments import Segments
 from penstock.errors import TaskError
 from penstock.executors.layer_files import LayerFolder
-from penstock.executors.mover import copy_file
+from penstock.executors.mover import copy_file, discard
 from penstock.executors.wire import Run
 from penstock.model.data import FileRef
 from penstock.model.resources import StorageLayer
@@ -61,6 +61,8 @@ class WrittenFiles:
         self._segments = segments
         self._layers = layers
         self._placed: list[tuple[Output, str, LayerFolder | None]] = []
+        #: files in their place on the layer, of no use unless the attempt as a whole delivers
+        self._finished: list[str] = []
 
     def place(self, index: int, output: Output, arguments: dict[int | str, Any]) -> None:
         """Give the task a private path to write to, with the name it asked for."""
@@ -94,6 +96,10 @@ class WrittenFiles:
         folder = LayerFolder(layer.mount, os.path.basename(self._segments.memory_dir))
         private = folder.private(file, self._run.task, str(self._segments.writer))
         path = os.path.join(private, os.path.basename(file))
+        home = os.path.dirname(file)
+        if not os.path.isdir(home):
+            # The file would have nowhere to go at the end.
+            raise FileNotFoundError(errno.ENOENT, "cannot write a file there: No such file or directory", home)
         try:
             folder.make_room_for(path)
         except OSError as error:
@@ -117,6 +123,7 @@ class WrittenFiles:
             target = folder.finished(output.file, run.task, temp=output.temp)
             folder.make_room_for(target)
             os.replace(path, target)
+            self._finished.append(target)
             return FileRef(target, size)
         if run.publish and not output.update:
             os.replace(path, output.file)
@@ -134,6 +141,11 @@ class WrittenFiles:
             os.rmdir(waiting)
             raise
         return moved
+
+    def withdraw(self) -> None:
+        """The attempt did not deliver: remove what it has put on the layer."""
+        for path in self._finished:
+            discard(path)
 
     def clear(self) -> None:
         """Remove what is left of the private folders."""

@@ -164,7 +164,7 @@ class Discarded(Struct, frozen=True):
 class HomeWanted(Struct, frozen=True):
     """The program wants to change a file itself: it must be where its name is."""
 
-    version: VersionId
+    name: str
 
 
 class FileDropped(Struct, frozen=True):

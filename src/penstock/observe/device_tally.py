@@ -11,12 +11,9 @@ from collections import deque
 from msgspec import Struct, field
 
 from penstock.observe import records
-from penstock.observe.rates import RATE_SPAN, Samples, recent_rate
+from penstock.observe.rates import Samples, recent_rate
 
 __all__ = ["ConstraintTally", "DeviceLine", "DeviceTally", "StorageTally"]
-
-#: seconds over which the rate of a device is taken at most, however long its tasks take
-_LONGEST_SPAN = 60.0
 
 
 class DeviceTally(Struct):
@@ -53,13 +50,8 @@ class DeviceTally(Struct):
         return self.seconds + (max(0.0, now - self.since) if self.running else 0.0)
 
     def rate(self, now: float) -> float:
-        """Bytes per second written of late.
-
-        What a task wrote is known when it ends. Tasks that start together end together, so the span is no shorter
-        than a task: otherwise long tasks would show as bursts with nothing in between.
-        """
-        span = min(_LONGEST_SPAN, max(RATE_SPAN, self.last_seconds))
-        return recent_rate(self.samples, self.first or 0.0, now, self.written, span)
+        """Bytes per second written of late."""
+        return recent_rate(self.samples, self.first or 0.0, now, self.written, self.last_seconds)
 
 
 class ConstraintTally(Struct):
@@ -67,7 +59,7 @@ class ConstraintTally(Struct):
 
     function: str
     layer: str
-    #: bytes per second: what was chosen, or while learning that of the epoch under way
+    #: bytes per second: what was chosen, or while learning that of the epoch under way; 0 before the first
     value: float = 0.0
     #: tasks that run together at the chosen value; None while learning
     concurrency: int | None = None
@@ -128,19 +120,15 @@ class StorageTally:
         for layer in record.storage:
             self.devices[layer.name] = DeviceTally(layer.name, layer.mount, layer.bandwidth, layer.capacity)
 
-    def on_submitted(self, function: str) -> None:
-        """A function is called whose constraint is learned, on a layer that is not known yet."""
-        # The layer shows at the first launch; until then there is nothing to say.
-        self._learners.add(function)
-
-    def on_launched(self, record: records.Launched, function: str) -> None:
-        """An attempt of ``function`` went to a layer."""
+    def on_launched(self, record: records.Launched, function: str, *, learned: bool) -> None:
+        """An attempt of ``function``, whose constraint may be ``learned``, went to a layer."""
         device = self.devices.get(record.layer)
         if device is not None and device.first is None:
             device.first = record.t
-        constraint = self.constraints.get((function, record.layer))
-        if constraint is not None and constraint.learning:
-            constraint.value = record.bandwidth
+        if learned:
+            constraint = self._constraint(function, record.layer)
+            if constraint.learning:
+                constraint.value = record.bandwidth
 
     def on_finished(self, record: records.Finished) -> None:
         """An attempt delivered what it wrote to a layer."""
@@ -171,10 +159,8 @@ class StorageTally:
         if source is not None:
             source.flushes += 1
             source.flushed += record.bytes
-            # The next record of the device tells exactly; after the last task there is none.
-            source.stored = max(0, source.stored - record.bytes)
-        if target is not None:
-            target.stored += record.bytes
+        if target is not None and target.first is None:
+            target.first = record.t
 
     def on_epoch_ended(self, record: records.EpochEnded) -> None:
         """Another value was measured; the next epoch shows itself by its launches."""
@@ -194,6 +180,7 @@ class StorageTally:
     def on_constraint_drifted(self, record: records.ConstraintDrifted) -> None:
         """Learning begins anew."""
         constraint = self._constraint(record.name, record.layer)
+        constraint.value = 0.0
         constraint.concurrency = None
         constraint.remembered = False
 

@@ -1,4 +1,4 @@
-"""The live view of a run: a table on a terminal, now and then a line elsewhere.
+"""The live view of a run: a table and a bar for each storage device on a terminal, now and then a line elsewhere.
 
 Batches of the event log are counted as they come, in the log's feeder thread; drawing has a thread of its own, at
 most four times a second, so that a slow terminal delays nobody. Nothing is drawn, and rich is not imported, before
@@ -15,18 +15,21 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+from penstock.observe.device_bars import DeviceBars, storage_part
 from penstock.observe.records import Record
 from penstock.observe.tally import Line, Snapshot, Tally
 from penstock.units import format_count, format_duration
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.table import Table
 
-__all__ = ["ProgressView", "can_draw", "plain_line", "progress_table"]
+__all__ = ["ProgressView", "can_draw", "plain_line", "progress_picture", "progress_table"]
 
 _LIVE_PERIOD = 0.25
 _LINE_PERIOD = 10.0
+#: lines of the table that are never given up: headings, a function, how many more there are, the total, and one spare
+_LEAST_TABLE = 5
 
 
 def can_draw(stream: TextIO) -> bool:
@@ -88,7 +91,7 @@ class ProgressView:
         while not self._closing.wait(self._period):
             snapshot = self._snapshot()
             if snapshot.lines:
-                self._stream.write(plain_line(snapshot.total) + "\n")
+                self._stream.write(plain_line(snapshot) + "\n")
                 self._stream.flush()
 
     def _draw_table(self) -> None:
@@ -110,12 +113,13 @@ class ProgressView:
             while not self._closing.is_set():
                 snapshot = self._snapshot()
                 if snapshot.lines:
-                    live.update(progress_table(snapshot, console), refresh=True)
+                    live.update(progress_picture(snapshot, console), refresh=True)
                 self._closing.wait(self._period)
 
 
-def plain_line(total: Line) -> str:
+def plain_line(snapshot: Snapshot) -> str:
     """The state of the whole run in one line of text."""
+    total = snapshot.total
     parts = [f"{format_count(total.done)} done", f"{format_count(total.running)} running"]
     parts.append(f"{format_count(total.waiting)} waiting")
     for count, word in ((total.failed, "failed"), (total.cancelled, "cancelled")):
@@ -125,11 +129,21 @@ def plain_line(total: Line) -> str:
         parts.append(f"{format_count(total.rate)}/s")
     if total.remaining:
         parts.append(f"{format_duration(total.remaining)} left")
-    return f"penstock {format_duration(total.elapsed)}: {', '.join(parts)}"
+    line = f"penstock {format_duration(total.elapsed)}: {', '.join(parts)}"
+    storage = storage_part(snapshot)
+    return f"{line}; {storage}" if storage else line
 
 
-def progress_table(snapshot: Snapshot, console: Console) -> Table:
-    """The state of the run as a table, one line per function."""
+def progress_picture(snapshot: Snapshot, console: Console) -> Group:
+    """All that a terminal shows: the table of functions, and below it storage, which has at most half of the lines."""
+    from rich.console import Group
+
+    bars = DeviceBars(snapshot, console, min(console.height // 2, console.height - _LEAST_TABLE))
+    return Group(progress_table(snapshot, console, console.height - bars.height), *bars.parts())
+
+
+def progress_table(snapshot: Snapshot, console: Console, height: int) -> Table:
+    """The state of the run as a table, one line per function, that fits into ``height`` lines with some to spare."""
     from rich.table import Table
     from rich.text import Text
 
@@ -137,7 +151,7 @@ def progress_table(snapshot: Snapshot, console: Console) -> Table:
     table.add_column("task", overflow="ellipsis", no_wrap=True, max_width=max(12, console.width - 68))
     for heading in ("waiting", "running", "done", "failed", "rate", "elapsed", "left"):
         table.add_column(heading, justify="right", no_wrap=True)
-    shown = _shown(snapshot.lines, console.height - 5)
+    shown = _shown(snapshot.lines, height - _LEAST_TABLE)
     for line in shown:
         table.add_row(Text(line.name), *_cells(line), style="" if line.waiting or line.running else "dim")
     if hidden := len(snapshot.lines) - len(shown):
@@ -163,5 +177,5 @@ def _cells(line: Line) -> list[str]:
         f"[bold red]{format_count(line.failed)}[/]" if line.failed else "0",
         f"{format_count(line.rate)}/s" if line.rate else "–",
         format_duration(line.elapsed),
-        "–" if line.remaining is None else format_duration(line.remaining),
+        format_duration(line.remaining) if line.remaining else "–",
     ]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from penstock.observe.device_tally import ConstraintTally, DeviceTally
 from penstock.observe.tally import FunctionTally, Tally
-from penstock.units import format_count, format_duration
+from penstock.units import format_count, format_duration, format_rate, format_size
 
 __all__ = ["summary_lines"]
 
 _HEADINGS = ("task", "done", "failed", "mean", "total", "rate")
+_STORAGE_HEADINGS = ("storage", "written", "rate", "in use", "flushed")
+_LEARNED_HEADINGS = ("learned", "storage_bw", "at a time", "epochs", "tasks in them")
 
 
 def summary_lines(tally: Tally, log_path: str | None = None, *, colour: bool = False, width: int = 120) -> list[str]:
-    """What happened, function by function, what failed and why (cut to ``width``), and where to read more."""
+    """What happened, by function and by storage device, what failed and why (cut to ``width``), where to read more."""
     lines = [_headline(tally)]
     if tally.functions:
         lines += ["", *_table([_HEADINGS, *map(_row, tally.functions.values())])]
+    used = [device for device in tally.storage.devices.values() if device.first is not None or device.flushes]
+    if used:
+        lines += ["", *_table([_STORAGE_HEADINGS, *(_device_row(device, tally.elapsed) for device in used)])]
+    if tally.storage.constraints:
+        lines += ["", *_table([_LEARNED_HEADINGS, *map(_constraint_row, tally.storage.constraints.values())])]
     if failures := _failures(tally, width):
         lines += ["", *(_red(line) if colour else line for line in failures)]
     if log_path is not None:
@@ -55,6 +63,29 @@ def _row(function: FunctionTally) -> tuple[str, ...]:
         format_duration(function.seconds / function.done) if function.done else "–",
         format_duration(function.seconds) if function.done else "–",
         f"{format_count(function.done / span)}/s" if function.done and span > 0 else "–",
+    )
+
+
+def _device_row(device: DeviceTally, elapsed: float) -> tuple[str, ...]:
+    seconds = device.seconds_in_use(elapsed)
+    files = f"{format_count(device.flushes)} {'file' if device.flushes == 1 else 'files'}"
+    return (
+        device.name,
+        format_size(device.written),
+        f"{format_rate(device.written / seconds)} of {format_rate(device.limit)}" if seconds else "–",
+        f"{seconds / elapsed:.0%}" if elapsed else "–",
+        f"{format_size(device.flushed)} in {files}" if device.flushes else "–",
+    )
+
+
+def _constraint_row(constraint: ConstraintTally) -> tuple[str, ...]:
+    chosen = constraint.concurrency
+    return (
+        f"{constraint.function} on {constraint.layer}",
+        "not yet" if chosen is None else format_rate(constraint.value),
+        "–" if chosen is None else format_count(chosen),
+        format_count(constraint.epochs) if constraint.epochs else "earlier runs" if constraint.remembered else "–",
+        format_count(constraint.tasks) if constraint.tasks else "–",
     )
 
 

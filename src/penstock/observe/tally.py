@@ -1,5 +1,7 @@
 """Counts per function, kept from the records of a run: what progress and summary show. No drawing, no clock.
 
+What concerns storage is passed on to ``device_tally``.
+
 Memory grows with the number of functions and of pending tasks, never with finished ones.
 """
 
@@ -7,17 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 from msgspec import Struct, field
 
 from penstock.observe import records
+from penstock.observe.device_tally import ConstraintTally, DeviceLine, StorageTally
+from penstock.observe.rates import Samples, recent_rate
 from penstock.observe.records import Record
 
 __all__ = ["FunctionTally", "Line", "Snapshot", "Tally", "TaskFailure"]
 
-#: seconds over which the shown rate is taken
-_RATE_SPAN = 5.0
 #: failures that are kept with their message
 _KEPT_FAILURES = 10
 
@@ -46,13 +49,20 @@ class FunctionTally(Struct):
     first: float = 0.0
     #: when a call last came to its end
     last: float = 0.0
-    #: ``(t, done)`` of recent snapshots
-    samples: deque[tuple[float, int]] = field(default_factory=deque)
+    #: its calls are I/O tasks, and their bandwidth is learned
+    io: bool = False
+    learned: bool = False
+    samples: Samples = field(default_factory=deque)
 
     @property
     def pending(self) -> int:
         """Calls that wait or run."""
         return self.submitted - self.done - self.failed - self.cancelled
+
+    def rate(self, now: float) -> float:
+        """Finished calls per second, of late."""
+        mean = self.seconds / self.done if self.done else 0.0
+        return recent_rate(self.samples, self.first, now, self.done, mean)
 
 
 class Line(Struct, frozen=True):
@@ -72,10 +82,16 @@ class Line(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """A picture of the run: a line for each function in order of appearance, and the total."""
+    """A picture of the run: a line for each function in order of appearance, the total, and storage that was used."""
 
     lines: list[Line]
     total: Line
+    #: fastest first
+    devices: list[DeviceLine] = []
+    #: learned constraints of functions that still have calls to run, as they stand
+    constraints: list[ConstraintTally] = []
+    #: ready I/O tasks that wait for a device
+    waiting: int = 0
 
 
 class _Pending(Struct, gc=False):
@@ -94,6 +110,7 @@ class Tally:
     def __init__(self) -> None:
         self.functions: dict[str, FunctionTally] = {}
         self.failures: list[TaskFailure] = []
+        self.storage = StorageTally()
         self.cpus = 1
         self.retried = 0
         self.workers_died = 0
@@ -103,7 +120,7 @@ class Tally:
         #: tasks sent to each lane, oldest first; that one runs, the others queue behind it
         self._lanes: dict[tuple[str, int], dict[int, None]] = {}
         self._peak_rate = 0.0
-        self._samples: deque[tuple[float, int]] = deque()
+        self._samples: Samples = deque()
         self._handlers: dict[type, Callable[[Any], None]] = {
             records.RunStarted: self._on_run_started,
             records.Submitted: self._on_submitted,
@@ -114,6 +131,11 @@ class Tally:
             records.Recalled: self._on_recalled,
             records.WorkerDied: self._on_worker_died,
             records.RunEnded: self._on_run_ended,
+            records.Device: self.storage.on_device,
+            records.Moved: self.storage.on_moved,
+            records.EpochEnded: self.storage.on_epoch_ended,
+            records.ConstraintChosen: self.storage.on_constraint_chosen,
+            records.ConstraintDrifted: self.storage.on_constraint_drifted,
         }
 
     def add(self, batch: Iterable[Record]) -> None:
@@ -137,10 +159,14 @@ class Tally:
         running = self._running()
         functions = list(self.functions.values())
         done = sum(function.done for function in functions)
-        rate = _recent_rate(self._samples, 0.0, now, done)
+        rate = recent_rate(self._samples, 0.0, now, done)
         self._peak_rate = max(self._peak_rate, rate)
-        remaining = self._remaining(functions)
-        lines = [_line(function, running.get(function.name, 0), now, remaining) for function in functions]
+        rates = [function.rate(now) for function in functions]
+        remaining = self._remaining(functions, rates)
+        lines = [
+            _line(function, running.get(function.name, 0), now, rate, remaining)
+            for function, rate in zip(functions, rates, strict=True)
+        ]
         total = Line(
             name="total",
             waiting=sum(line.waiting for line in lines),
@@ -152,7 +178,12 @@ class Tally:
             elapsed=now,
             remaining=remaining,
         )
-        return Snapshot(lines, total)
+        constraints = [
+            copy(constraint)
+            for constraint in self.storage.constraints.values()
+            if constraint.function in self.functions and self.functions[constraint.function].pending
+        ]
+        return Snapshot(lines, total, self.storage.lines(now), constraints, self.storage.waiting)
 
     def _running(self) -> dict[str, int]:
         running: dict[str, int] = {}
@@ -163,30 +194,40 @@ class Tally:
                 break
         return running
 
-    def _remaining(self, functions: list[FunctionTally]) -> float | None:
-        """Work that is left, divided among the computing units.
+    def _remaining(self, functions: list[FunctionTally], rates: list[float]) -> float | None:
+        """Work that is left, divided among the computing units, or what I/O takes if that is longer.
 
         A call is taken to cost what the function's calls cost so far, but no less than the run's best rate allows:
-        for tiny tasks our own work per task is what counts.
+        for tiny tasks our own work per task is what counts. I/O tasks run beside the others, as fast as storage lets
+        them: they go on at the rate they had of late.
         """
         floor = 1 / self._peak_rate if self._peak_rate else 0.0
-        seconds = 0.0
-        for function in functions:
-            if function.pending:
-                if not function.done:
-                    return None
-                seconds += function.pending * max(function.busy / function.done / self.cpus, floor)
-        return seconds
+        computing = writing = 0.0
+        for function, rate in zip(functions, rates, strict=True):
+            if not function.pending:
+                continue
+            if not function.done:
+                return None
+            if function.io:
+                # None of late: they wait for others, and will be as fast as before once it is their turn.
+                span = function.last - function.first
+                writing = max(writing, function.pending / rate if rate else function.pending * span / function.done)
+            else:
+                computing += function.pending * max(function.busy / function.done / self.cpus, floor)
+        return max(computing, writing)
 
     # One handler per record; tasks that are not known (a log read from its middle) are passed over.
 
     def _on_run_started(self, record: records.RunStarted) -> None:
         self.cpus = max(1, record.cpus)
+        self.storage.on_run_started(record)
 
     def _on_submitted(self, record: records.Submitted) -> None:
         function = self.functions.get(record.name)
         if function is None:
-            function = self.functions[record.name] = FunctionTally(record.name, first=record.t)
+            function = self.functions[record.name] = FunctionTally(
+                record.name, first=record.t, io=record.io, learned=record.learned
+            )
         function.submitted += record.count
         self._pending[record.task] = _Pending(function, record.count, record.cpus)
 
@@ -196,6 +237,8 @@ class Tally:
             self._leave_lane(record.task, pending)
             pending.lane = lane = (record.node, record.lane)
             self._lanes.setdefault(lane, {})[record.task] = None
+            if record.layer:
+                self.storage.on_launched(record, pending.function.name, learned=pending.function.learned)
 
     def _on_finished(self, record: records.Finished) -> None:
         pending = self._take(record.task)
@@ -205,6 +248,8 @@ class Tally:
             function.seconds += record.seconds
             function.busy += record.seconds * pending.cpus
             function.last = record.t
+        if record.layer:
+            self.storage.on_finished(record)
 
     def _on_failed(self, record: records.Failed) -> None:
         if not record.final:
@@ -249,9 +294,8 @@ class Tally:
             pending.lane = None
 
 
-def _line(function: FunctionTally, running: int, now: float, total_remaining: float | None) -> Line:
+def _line(function: FunctionTally, running: int, now: float, rate: float, total_remaining: float | None) -> Line:
     pending = function.pending
-    rate = _recent_rate(function.samples, function.first, now, function.done)
     remaining: float | None = None
     if pending and rate:
         remaining = pending / rate
@@ -269,15 +313,3 @@ def _line(function: FunctionTally, running: int, now: float, total_remaining: fl
         elapsed=(now if pending else function.last) - function.first,
         remaining=remaining,
     )
-
-
-def _recent_rate(samples: deque[tuple[float, int]], start: float, now: float, done: int) -> float:
-    """Add a sample and take the rate since the oldest one of the last few seconds."""
-    if not samples:
-        samples.append((start, 0))
-    while len(samples) > 1 and samples[1][0] <= now - _RATE_SPAN:
-        samples.popleft()
-    if now > samples[-1][0]:
-        samples.append((now, done))
-    then, before = samples[0]
-    return (done - before) / (now - then) if now > then else 0.0

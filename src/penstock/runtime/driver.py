@@ -30,7 +30,7 @@ from penstock.model import commands, events
 from penstock.model.data import FileRef, SegmentId, VersionId
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
-from penstock.runtime.housekeeping import Housekeeping
+from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
 
 __all__ = ["Driver", "Waiter"]
@@ -245,26 +245,25 @@ class Driver:
     def _drain(self, show: Callable[[int, int], None]) -> None:
         """Bring every permanent file from its layer to its name, and make sure of those that are there."""
         state = self.engine.state
+        while state.publishing:
+            self.house.finish()  # a name that is given later would point to where the file was
         files = len(state.placed)
         with self.lock:
             self.handle(events.Draining())
         self.house.secure(state.at_home)
-        while state.moving or state.discarding:
+
+        def under_way() -> bool:
+            return bool(state.moving or state.discarding or state.publishing)
+
+        while under_way():
             self.house.catch_up()
             with self.lock:
-                if self._thread is not None and (state.moving or state.discarding):
+                if self._thread is not None and under_way():
                     self._changed.wait(_SHOWN)
             show(files - len(state.placed), self.house.flushed)
         for version in state.placed.values():
-            placed = version.placed
-            assert placed is not None
-            message = (
-                f"the file {version.file} could not be moved home and is kept as {version.scratch}, to which its name "
-                f"is a link: {placed.error}"
-            )
-            self.unobserved[version.file or ""] = Failure(
-                FailureKind.EXCEPTION, message, path=(f"that wrote {version.file}",)
-            )
+            assert version.placed is not None and version.file is not None and version.scratch is not None
+            self.unobserved[version.file] = not_home(version.file, version.scratch, version.placed.error)
 
     # --- the control thread -------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ _KINDS: dict[FailureKind, type[Exception]] = {
     FailureKind.DEPENDENCY: errors.DependencyFailed,
     FailureKind.UNPLACEABLE: errors.ConstraintError,
     FailureKind.STOPPED: errors.RuntimeStopped,
+    FailureKind.STORAGE_FULL: errors.StorageFull,
 }
 
 

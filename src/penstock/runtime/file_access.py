@@ -5,32 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
-from penstock.model.data import VersionId
 from penstock.model.events import HomeWanted
 from penstock.model.tasks import Failure
 
 if TYPE_CHECKING:
+    from penstock.engine.state import VersionRecord
     from penstock.runtime.runtime import Runtime
 
 __all__ = ["bring_home", "wait_for_file"]
 
 
-def wait_for_file(runtime: Runtime, path: str, version: VersionId, *, alone: bool) -> None:
+def wait_for_file(runtime: Runtime, path: str, *, alone: bool) -> None:
     """Wait until a file is complete under its own name, and nobody uses it any more if that matters."""
     driver = runtime.driver
     state = driver.engine.state
+    version = runtime.files.newest.get(path)
 
     def ready() -> bool:
-        record = state.versions.get(version)
-        if record is None:
-            return not (alone and path in state.files)
-        if record.placed is not None and record.published and not (alone and record.uses):
+        if path in driver.house.unnamed:
             return True
-        return type(record.outcome) is Failure or path in driver.house.unnamed
+        if alone:
+            return all(_is_over(record) for record in _versions(runtime, path))
+        record = state.versions.get(version) if version is not None else None
+        return record is None or type(record.outcome) is Failure or (record.placed is not None and record.published)
 
     driver.wait_until(ready)
     with driver.lock:
-        record = state.versions.get(version)
+        record = state.versions.get(version) if version is not None else None
         outcome = record.outcome if record is not None else None
     if type(outcome) is not Failure:
         outcome = driver.house.unnamed.pop(path, None)
@@ -38,19 +39,30 @@ def wait_for_file(runtime: Runtime, path: str, version: VersionId, *, alone: boo
         raise runtime.observe(outcome)
 
 
-def bring_home(runtime: Runtime, path: str, version: VersionId) -> None:
+def _versions(runtime: Runtime, path: str) -> list[VersionRecord]:
+    state = runtime.driver.engine.state
+    return [state.versions[number] for number in state.files.get(path, ())]
+
+
+def _is_over(record: VersionRecord) -> bool:
+    """Whether a version exists under the file's name, or failed, and nobody reads it."""
+    named = record.scratch is None or record.published
+    return record.outcome is not None and named and not record.uses
+
+
+def bring_home(runtime: Runtime, path: str) -> None:
     """Wait until a file is under its name in truth, not on a layer: the program will change it."""
     driver = runtime.driver
-    state = driver.engine.state
-    driver.post(HomeWanted(version))
+    driver.post(HomeWanted(path))
 
-    def arrived() -> bool:
-        record = state.versions.get(version)
-        return record is None or record.scratch is None or bool(record.placed and record.placed.error)
+    def on_layers() -> list[VersionRecord]:
+        return [
+            record for record in _versions(runtime, path) if record.placed is not None and record.scratch is not None
+        ]
 
-    driver.wait_until(arrived)
-    record = state.versions.get(version)
-    if record is not None and record.placed is not None and record.placed.error:
+    driver.wait_until(lambda: all(record.placed and record.placed.error for record in on_layers()))
+    for record in on_layers():
+        assert record.placed is not None
         raise PenstockError(
             f"the file {path} is on storage layer {record.placed.device.name} and could not be moved home: "
             f"{record.placed.error}"

@@ -6,12 +6,14 @@ The driver calls these under its lock; the work itself is done by the mover's th
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
 from penstock.engine.state import IOTaskRecord, TaskRecord
@@ -24,8 +26,12 @@ from penstock.model.events import Discarded, Moved, Published
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.recorder import Recorder
+from penstock.storage.redirect import is_below
 
-__all__ = ["Housekeeping"]
+if TYPE_CHECKING:
+    from penstock.executors.emulation import EmulatedDevice, EmulatedStream
+
+__all__ = ["Housekeeping", "not_home"]
 
 
 class Housekeeping:
@@ -50,6 +56,8 @@ class Housekeeping:
         self._flusher = Mover("flusher", inline=inline)
         #: bytes moved so far
         self.flushed = 0
+        self._layers = [layer for layer in layers if layer.curve]
+        self._emulated: list[EmulatedDevice] | None = None if self._layers else []
         self._sizes: dict[SegmentId, int] = {}
         self._stored = 0
         #: bytes that may be in shared memory
@@ -115,21 +123,46 @@ class Housekeeping:
     def _move(self, command: Move) -> None:
         began, before = time.monotonic(), self.flushed
         target = command.name
+        streams: list[EmulatedStream] = []
         error = ""
         try:
             if command.layer:
                 folder = self._folders[command.layer]
                 target = folder.finished(command.name, -command.version, temp=command.temp)
                 folder.make_room_for(target)
-            relocate(command.source, target, command.name, self._note_progress)
-        except OSError as problem:
-            target, error = command.source, problem.strerror or str(problem)
+            streams += self._emulated_streams(command.source, target)
+
+            def note_progress(copied: int) -> None:
+                self.flushed += copied
+                for stream in streams:
+                    stream.transfer(copied)
+
+            relocate(command.source, target, command.name, note_progress, share=not streams)
+        except Exception as problem:  # whatever it was, the engine waits for an answer
+            error = getattr(problem, "strerror", None) or f"{type(problem).__name__}: {problem}"
+            if not os.path.exists(command.source):
+                error = f"{command.source} is gone, and with it the file"
+            if target != command.name:
+                discard(target)
+            target = command.source
             self.flushed = before
+        finally:
+            for stream in streams:
+                stream.close()
         self._recorder.moved(command, self.flushed - before, time.monotonic() - began, error)
         self._tell(Moved(command.version, target, error))
 
-    def _note_progress(self, copied: int) -> None:
-        self.flushed += copied
+    def _emulated_streams(self, *paths: str) -> list[EmulatedStream]:
+        """A move on an emulated device takes its share of it, as a task would."""
+        if self._emulated is None:
+            from penstock.executors.emulation import from_layers
+
+            self._emulated = from_layers(self._layers, self._segments.memory_dir)
+        return [
+            device.stream()
+            for device in self._emulated
+            if any(is_below(os.path.realpath(path), device.mount) for path in paths)
+        ]
 
     def secure(self, paths: Iterable[str]) -> None:
         """See that files survive a loss of power."""
@@ -171,11 +204,14 @@ class Housekeeping:
 
     def remove_unfinished_files(self, task: TaskRecord, worker: int) -> None:
         """Remove the private folders of an attempt that will not finish."""
-        files = [output.file for output in task.call.outputs if output.file is not None]
-        folders = [private_folder(self._segments, file, task.task, str(worker)) for file in files]
+        files = [(output.file, output.temp) for output in task.call.outputs if output.file is not None]
+        folders = [private_folder(self._segments, file, task.task, str(worker)) for file, _ in files]
         if isinstance(task, IOTaskRecord) and task.device is not None:
             layer = self._folders[task.device.name]
-            folders += [layer.private(file, task.task, str(worker)) for file in files]
+            for file, temp in files:
+                folders.append(layer.private(file, task.task, str(worker)))
+                # Put in its place by an attempt that did not live to say so.
+                folders.append(os.path.dirname(layer.finished(file, task.task, temp=temp)))
         for folder in folders:
             self._mover.do(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
@@ -187,12 +223,24 @@ class Housekeeping:
         """Return when everything is done."""
         self._flusher.close()
         self._mover.close()
+        for device in self._emulated or ():
+            device.close()
         self.remove_layer_folders()
 
 
 def _secure_if_there(path: str) -> None:
     with contextlib.suppress(OSError):
         secure(path)
+
+
+def not_home(file: str, kept: str, why: str) -> Failure:
+    """A file that the end of the run found on a layer and could not bring home."""
+    if os.path.exists(kept):
+        message = f"the file {file} could not be moved home and is kept as {kept}, to which its name is a link: {why}"
+    else:
+        message = f"the file {file} is lost: its copy on a storage layer is gone: {kept}"
+    told = pickle.dumps(OSError(errno.EIO, message))
+    return Failure(FailureKind.EXCEPTION, message, told, path=(f"that wrote {file}",))
 
 
 def _unnamed(error: OSError, command: Publish) -> Failure:

@@ -66,6 +66,7 @@ class Runtime:
         self._started = time.monotonic()
         _allow_many_files()
         ready, follows_data = ready_set(config.scheduler)
+        self.layers = storage_layers(config)
         self.directories = Directories(config)
         self.run_dir = self.directories.run_dir
         log_path = os.path.join(self.run_dir, "events.jsonl") if config.writes_log else None
@@ -76,7 +77,6 @@ class Runtime:
         except BaseException:
             self.directories.remove(ok=False)
             raise
-        self.layers = storage_layers(config)
         self.tuning = Tuning(config.tuning)
         engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules())
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)

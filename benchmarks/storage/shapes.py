@@ -60,11 +60,11 @@ def hmmer(device: Path, declare: Declare, *, fragments: int = 13) -> None:
 VARIANT_MB = {"fastq": 162, "mapped": 290, "merged": 330, "marked": 596, "grouped": 615}
 #: steps of the pipeline in their phases: seconds of computation, and the kind of checkpoint after it
 VARIANT_PHASES = (
-    (("fastq", 0.006),),
-    (("mapped", 0.018), ("mapped", 0.012), ("merged", 0.012)),
-    (("marked", 0.016), ("grouped", 0.010)),
+    (("fastq", 0.005),),
+    (("mapped", 0.016), ("mapped", 0.010), ("merged", 0.010)),
+    (("marked", 0.014), ("grouped", 0.009)),
 )
-_VARIANT_BYTES = {kind: round(published / 615 * 0.75 * MB) for kind, published in VARIANT_MB.items()}
+_VARIANT_BYTES = {kind: round(published / 615 * 0.66 * MB) for kind, published in VARIANT_MB.items()}
 
 
 def checkpoint_fastq(result: Any, path: str, size: int) -> None:
@@ -87,7 +87,7 @@ def checkpoint_grouped(result: Any, path: str, size: int) -> None:
     write(path, size)
 
 
-def variants(device: Path, declare: Declare, *, inputs: int = 112) -> None:
+def variants(device: Path, declare: Declare, *, inputs: int = 128) -> None:
     """A pipeline per input, in three phases, with checkpoints of five sizes, each kind a task of its own.
 
     Published: 1,728 inputs in 12 nodes; the steps `bwa_map` and `sort` write files of one size, `checkpoint_mapped`.

@@ -20,9 +20,13 @@ __all__ = [
     "LITTLE",
     "Turnstile",
     "append",
+    "checkpoint",
+    "checkpoint_in_company",
+    "checkpoint_or_fail",
     "die_at_once",
     "double",
     "dump",
+    "dump_centres",
     "fail_after_passing",
     "fail_at_first",
     "files_below",
@@ -262,3 +266,29 @@ def dump(path: Any, size: int) -> str:
     with open(path, "wb") as file:
         file.write(b"d" * size)
     return os.path.realpath(path)
+
+
+def checkpoint(path: Any, size: int) -> None:
+    with open(path, "wb") as file:
+        file.write(bytes(size))
+
+
+def dump_centres(path: Any, size: int) -> None:
+    with open(path, "wb") as file:
+        file.write(bytes(size))
+
+
+def checkpoint_or_fail(path: Any, size: int, fail: bool) -> None:
+    if fail:
+        raise OSError("the disk is upside down")
+    checkpoint(path, size)
+
+
+def checkpoint_in_company(path: Any, size: int, folder: str) -> int:
+    """Write as `checkpoint` does, and tell how many were at it when this one had written."""
+    mine = os.path.join(folder, os.path.basename(path))
+    os.close(os.open(mine, os.O_CREAT))
+    checkpoint(path, size)
+    company = len(os.listdir(folder))
+    os.unlink(mine)
+    return company

@@ -520,8 +520,8 @@ def test_a_temporary_file_serves_the_run_and_vanishes(
 @pytest.mark.parametrize(
     "direction", [{Type: FILE_OUT, Temp: False}, {Type: FILE_OUT, Permanent: True}, {Type: FILE_OUT}]
 )
-def test_a_permanent_file_stays(mode: str, home: Path, two: Any, direction: Any) -> None:
-    function = constraint(**LITTLE)(io(task(path=direction, returns=1)(dump)))
+def test_a_permanent_file_stays(mode: str, home: Path, two: Any, more: Any) -> None:
+    function = constraint(**LITTLE)(io(task(path={Type: FILE_OUT} | more, returns=1)(dump)))
     with run(mode, storage=two):
         function(home / "a", 5)
     expect_only(home, a="ddddd")

@@ -41,10 +41,6 @@ def names_in(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
 
-def is_link(path: Path) -> bool:
-    return path.is_symlink()
-
-
 def assert_home(path: Path, number: int, size: int = 1000) -> None:
     """The file is under its name in truth, and complete."""
     assert not path.is_symlink(), f"{path} is a link to {os.readlink(path)}"

@@ -23,6 +23,13 @@ from penstock.errors import TaskCancelled, TaskTimeout, WorkerDied
 pytestmark = pytest.mark.timeout(30)
 
 
+@pytest.fixture(autouse=True)
+def _ended_at_once() -> Iterator[None]:
+    """What a failed test left waiting must not hold up the next."""
+    yield
+    penstock.stop(abort=True)
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
     return tmp_path / "disk"
@@ -36,10 +43,9 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def runtime(disk: Path) -> Iterator[penstock.Runtime]:
+def runtime(disk: Path) -> penstock.Runtime:
     """One layer, with room for one task at a time, and one I/O executor."""
-    yield start(layer("disk", disk, capacity="12MB"), io_executors=1)
-    penstock.stop(abort=True)
+    return start(layer("disk", disk, capacity="12MB"), io_executors=1)
 
 
 def finished_run(runtime: penstock.Runtime, disk: Path, home: Path, *names: str) -> None:
@@ -194,9 +200,7 @@ def test_epoch_closes_though_processes_of_its_tasks_end(disk: Path, home: Path, 
         assert_home(home / f"{number}", number)
 
 
-def test_learning_function_whose_every_process_ends_makes_way_for_others(
-    disk: Path, home: Path, tally: Tally
-) -> None:
+def test_learning_function_whose_every_process_ends_makes_way_for_others(disk: Path, home: Path, tally: Tally) -> None:
     runtime = start(layer("disk", disk), io_executors=2)
     failing = [tasks.learn(home / f"{number}", number, 1000, tally) for number in range(2)]
     others = [tasks.write_alone(home / f"other-{number}", number) for number in range(2)]
@@ -207,9 +211,7 @@ def test_learning_function_whose_every_process_ends_makes_way_for_others(
     finished_run(runtime, disk, home, "other-0", "other-1")
 
 
-def test_cancelled_instances_do_not_keep_an_epoch_open(
-    disk: Path, home: Path, tmp_path: Path, tally: Tally
-) -> None:
+def test_cancelled_instances_do_not_keep_an_epoch_open(disk: Path, home: Path, tmp_path: Path, tally: Tally) -> None:
     runtime = start(layer("disk", disk), io_executors=4)
     futures = [tasks.learn(home / f"{number}", number, 0, tally) for number in range(6)]
     penstock.cancel(*futures[2:])

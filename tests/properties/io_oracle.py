@@ -157,8 +157,10 @@ class NaiveIOScheduler:
     def usable(self, task: Task, node: Node, device: Device | None) -> bool:
         if device is None:
             return True
-        if task.anchor and task.anchor != device.name:
-            return False
+        if task.anchor:
+            return task.anchor == device.name
+        if task.anchor:
+            return True  # it reads there, and needs no room
         return device.free_capacity > 0 and device.free_capacity >= task.requirements.capacity
 
     def demands(self, task: Task) -> list[float]:

@@ -91,7 +91,7 @@ class World:
             assert isinstance(device, Device)
             device.free_bandwidth -= bandwidth
             device.free_capacity -= task.requirements.capacity
-            assert device.free_bandwidth >= 0 and device.free_capacity >= 0
+            assert device.free_bandwidth >= 0 and (device.free_capacity >= 0 or task.anchor)
             device.attempts[task.serial] = (task.function, self.now)
         self.running[task.serial] = placement
 

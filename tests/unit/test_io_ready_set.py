@@ -85,6 +85,13 @@ def test_room_is_needed_as_well_and_a_full_device_takes_nothing_at_all() -> None
     assert [world.running[serial].device for serial in (1, 2, 3, 4)] == [slow, fast, slow, None]
 
 
+def test_who_reads_a_file_on_a_full_device_needs_no_room_there() -> None:
+    world, disk = one_disk("fcfs")
+    disk.free_capacity = 0
+    world.add(Task(1, need(10), anchor="disk"), Task(2, need(10)))
+    assert world.round() == [1]
+
+
 def test_a_task_without_storage_needs_asks_for_a_node_only() -> None:
     world = World([Node("a", 0, []), Node("b", 1, [])])
     task = Task(1, UNLAYERED, locality={"b": 5})
@@ -393,7 +400,7 @@ def test_correction_5_a_task_that_no_device_can_ever_take_does_not_block_for_eve
     for scheduler in SCHEDULERS:
         world, disk = one_disk(scheduler)
         disk.free_capacity = 10
-        world.add(Task(1, need(101)), Task(2, need(50, 11)), Task(3, need(20, 1)), Task(4, need(20, 1)))
+        world.add(Task(1, need(101)), Task(2, need(50, 11)), Task(3, need(20)), Task(4, need(20)))
         assert [serial for _, launched in world.run({0: 1.0}) for serial in launched] == [3, 4]
 
 

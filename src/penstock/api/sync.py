@@ -13,9 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 from penstock.data.refresh import refresh
 from penstock.errors import CallError
 from penstock.executors.execution import inside_task
-from penstock.model.events import FileDropped
 from penstock.runtime import session
-from penstock.runtime.file_access import bring_home, wait_for_file
+from penstock.runtime.file_access import bring_home, drop_copies, wait_for_file
 from penstock.runtime.files import as_path
 from penstock.runtime.futures import Future, PlacedFuture
 from penstock.runtime.maps import Mapped
@@ -148,11 +147,11 @@ def delete_file(path: Any) -> None:
     name = as_path(path, "the file")
     if runtime is not None:
         wait_for_file(runtime, name, alone=True)
+        if os.path.lexists(name):
+            drop_copies(runtime, name)
+            if not os.path.lexists(name):
+                return  # it was just being moved, and went with its copies
     os.unlink(path)
-    if runtime is not None:
-        driver = runtime.driver
-        driver.post(FileDropped(name))
-        driver.wait_until(lambda: not driver.engine.state.discarding)  # the room that it took is free
 
 
 def cancel(*futures: Any) -> bool:

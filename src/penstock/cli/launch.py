@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -25,6 +26,22 @@ __all__ = ["launch"]
 
 _USAGE = 2
 _INTERRUPTED = 130
+_TERMINATED = 143
+
+
+class _Terminated(BaseException):
+    """Somebody, a batch system as a rule, wants the program to end and gives it a moment to do so."""
+
+
+def _heed_termination() -> None:
+    """End in order at SIGTERM: files that tasks have finished are brought home."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _Terminated
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 def launch(request: RunRequest) -> int:
@@ -60,17 +77,22 @@ def _run_to_end(code: CodeType, watch: Watch) -> int:
     from penstock.runtime import session
 
     error: BaseException | None = None
+    _heed_termination()
     try:
         status = run_program(code)
         session.stop()  # waits for the tasks that nobody waited for
     except BaseException as caught:
         error = caught
         status = _INTERRUPTED if isinstance(caught, KeyboardInterrupt) else 1
+        if isinstance(caught, _Terminated):
+            status = _TERMINATED
         session.stop(abort=True)
     watch.close()
     sys.stdout.flush()
     if isinstance(error, KeyboardInterrupt):
         print("penstock: interrupted", file=sys.stderr)
+    elif isinstance(error, _Terminated):
+        print("penstock: terminated", file=sys.stderr)
     elif error is not None:
         print_exception(error)
     watch.print_summaries(sys.stderr)

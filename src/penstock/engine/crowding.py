@@ -10,6 +10,7 @@ from __future__ import annotations
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.failures import finish_without_outputs
 from penstock.engine.flushing import is_io_quiet, relieve
+from penstock.engine.learning import is_active
 from penstock.engine.state import IOTaskRecord, State
 from penstock.model.tasks import Failure, FailureKind
 from penstock.units import format_size
@@ -42,7 +43,7 @@ def doubt(state: State) -> None:
 
 def look(state: State) -> None:
     """I/O tasks wait and none could be placed: help those that wait for room."""
-    if not is_io_quiet(state) or state.courses:
+    if not is_io_quiet(state) or any(is_active(state, course) for course in state.courses.values()):
         return
     if relieve(state) or len(state.ledger.holders) or len(state.ready):
         return

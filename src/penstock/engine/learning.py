@@ -23,6 +23,7 @@ __all__ = [
     "demand",
     "end_rests",
     "forget_node",
+    "is_active",
     "next_look",
     "note_arrival",
     "opens_now",
@@ -38,11 +39,25 @@ _LEAST_PATIENCE, _MOST_PATIENCE = 0.05, 2.0
 class Course:
     """The learning phase of a function on one device."""
 
-    __slots__ = ("arrivals", "device", "first", "function", "last", "name", "node", "open", "rests", "tuner", "warm")
+    __slots__ = (
+        "arrivals",
+        "capacity",
+        "device",
+        "first",
+        "function",
+        "last",
+        "name",
+        "node",
+        "open",
+        "rests",
+        "tuner",
+        "warm",
+    )
 
     def __init__(self, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, device: DeviceRecord, now: float) -> None:
         self.function = task.function
         self.name = task.call.spec.name
+        self.capacity = task.requirements.capacity
         self.tuner = tuner
         self.node = node
         self.device = device
@@ -55,6 +70,12 @@ class Course:
         #: instances that became ready since the last epoch, and when the first and the last of them did
         self.arrivals = 1
         self.first = self.last = now
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another instance would find room on the device."""
+        free = self.device.free_capacity
+        return free > 0 and self.capacity <= free
 
     def patience_ends(self) -> float:
         """When it has waited long enough for another instance."""
@@ -117,14 +138,17 @@ def _learns_above(state: State, task: IOTaskRecord, node: NodeRecord, device: De
 def _is_reserved(state: State, node: NodeRecord) -> bool:
     """Whether a learning phase keeps all other I/O off this node."""
     if len(state.ledger.nodes) > 1:
-        return any(course.node is node for course in state.courses.values())
+        return any(course.node is node and is_active(state, course) for course in state.courses.values())
     return any(device.course is not None for device in node.devices)
 
 
 def _is_kept_out(state: State, node: NodeRecord, device: DeviceRecord) -> bool:
-    if len(state.ledger.nodes) > 1 and any(course.node is node for course in state.courses.values()):
-        return True
-    return device.course is not None
+    return device.course is not None or (len(state.ledger.nodes) > 1 and _is_reserved(state, node))
+
+
+def is_active(state: State, course: Course) -> bool:
+    """Whether a learning phase has, or is about to have, an epoch; if not, it must not keep others waiting."""
+    return course.device.course is course or (course.has_room and state.io_ready.count(course.function) > 0)
 
 
 def _settled(state: State, task: IOTaskRecord, tuner: Tuner, device: DeviceRecord) -> float:
@@ -164,7 +188,7 @@ def _enrol(state: State, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, dev
                 if found.name == device.name:
                     node, device = other, found
     course = state.courses[tuner.function, tuner.layer] = Course(task, tuner, node, device, state.now)
-    state.out.append(Warm(node.name, tuner.learner.size))
+    state.out.append(Warm(node.name, min(tuner.learner.size, node.node.io_executors)))
     course.arrivals = max(1, state.io_ready.count(task.function))
     return course
 
@@ -226,7 +250,7 @@ def opens_now(state: State) -> bool:
 def _is_due(state: State, course: Course) -> bool:
     """Whether there are instances for a whole epoch, or waiting for more of them would be in vain."""
     ready = state.io_ready.count(course.function)
-    if not course.warm:
+    if not course.warm or not course.has_room:
         return False
     if ready >= course.tuner.learner.size:
         return True
@@ -238,9 +262,9 @@ def _is_due(state: State, course: Course) -> bool:
 def _close_if_deserted(state: State, course: Course) -> None:
     """End an epoch that lacks instances when no more of them come."""
     learner = course.tuner.learner
-    if learner.running or state.io_ready.count(course.function):
+    if learner.running or (course.has_room and state.io_ready.count(course.function)):
         return
-    if learner.room > 0 and (_nothing_else_runs(state) or state.now >= course.patience_ends()):
+    if not course.has_room or _nothing_else_runs(state) or state.now >= course.patience_ends():
         note = course.tuner.close_early()
         if note is not None:
             _epoch_closed(state, course, note)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
-from penstock.model.events import HomeWanted
+from penstock.model.events import FileDropped, HomeWanted
 from penstock.model.tasks import Failure
 
 if TYPE_CHECKING:
     from penstock.engine.state import VersionRecord
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["bring_home", "wait_for_file"]
+__all__ = ["bring_home", "drop_copies", "wait_for_file"]
 
 
 def wait_for_file(runtime: Runtime, path: str, *, alone: bool) -> None:
@@ -67,3 +67,13 @@ def bring_home(runtime: Runtime, path: str) -> None:
             f"the file {path} is on storage layer {record.placed.device.name} and could not be moved home: "
             f"{record.placed.error}"
         )
+
+
+def drop_copies(runtime: Runtime, path: str) -> None:
+    """Have what a file takes on layers removed, before its name goes; the room is free when this returns."""
+    driver = runtime.driver
+    driver.post(FileDropped(path))
+    driver.wait_until(
+        lambda: not driver.engine.state.discarding and not any(v.placed for v in _versions(runtime, path))
+    )
+    driver.house.finish()

@@ -56,8 +56,7 @@ class Housekeeping:
         self._flusher = Mover("flusher", inline=inline)
         #: bytes moved so far
         self.flushed = 0
-        self._layers = [layer for layer in layers if layer.curve]
-        self._emulated: list[EmulatedDevice] | None = None if self._layers else []
+        self._emulated = self._emulated_devices([layer for layer in layers if layer.curve])
         self._sizes: dict[SegmentId, int] = {}
         self._stored = 0
         #: bytes that may be in shared memory
@@ -152,12 +151,17 @@ class Housekeeping:
         self._recorder.moved(command, self.flushed - before, time.monotonic() - began, error)
         self._tell(Moved(command.version, target, error))
 
+    def _emulated_devices(self, layers: list[StorageLayer]) -> list[EmulatedDevice]:
+        """Opened at the start: at the end, when files come home, the directory with their state is gone."""
+        if not layers:
+            return []
+        from penstock.executors.emulation import from_layers
+
+        os.makedirs(self._segments.memory_dir, mode=0o700, exist_ok=True)
+        return from_layers(layers, self._segments.memory_dir)
+
     def _emulated_streams(self, *paths: str) -> list[EmulatedStream]:
         """A move on an emulated device takes its share of it, as a task would."""
-        if self._emulated is None:
-            from penstock.executors.emulation import from_layers
-
-            self._emulated = from_layers(self._layers, self._segments.memory_dir)
         return [
             device.stream()
             for device in self._emulated
@@ -223,7 +227,7 @@ class Housekeeping:
         """Return when everything is done."""
         self._flusher.close()
         self._mover.close()
-        for device in self._emulated or ():
+        for device in self._emulated:
             device.close()
         self.remove_layer_folders()
 

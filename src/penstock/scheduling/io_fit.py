@@ -40,7 +40,7 @@ class Moment:
             if not node.io_open:
                 continue
             for layer, device in enumerate(node.devices):
-                if (anchor and device.name != anchor) or not _has_room(device, capacity):
+                if (anchor and device.name != anchor) or not _has_room(device, capacity, anchor):
                     continue
                 bandwidth = demand(task, node, device)
                 free = device.free_bandwidth
@@ -105,7 +105,7 @@ class Moment:
         """Whether the task could start there if there were bandwidth."""
         return (
             task.anchor in ("", device.name)
-            and _has_room(device, task.requirements.capacity)
+            and _has_room(device, task.requirements.capacity, task.anchor)
             and self._demand(task, node, device) is not None
         )
 
@@ -150,7 +150,7 @@ class Moment:
         return capacity / bandwidth if capacity > 0 and bandwidth > 0 else inf
 
 
-def _has_room(device: DeviceView, capacity: int) -> bool:
-    """A full device takes nothing, not even a task that says it needs no room."""
+def _has_room(device: DeviceView, capacity: int, anchor: str) -> bool:
+    """A full device takes nothing, not even a task that says it needs no room; but who only reads there needs none."""
     free = device.free_capacity
-    return free > 0 and capacity <= free
+    return bool(anchor) or (free > 0 and capacity <= free)

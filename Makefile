@@ -1,6 +1,6 @@
 # Every command of a contributor. Each target sets up what it needs; nothing outside this folder is touched.
 #
-#   make demo         word count, with the live view
+#   make demo         one program, run I/O-unaware and I/O-aware, and what that saved
 #   make test         the tests, without the long ones
 #   make test-long    only the long ones
 #   make check        ruff and mypy
@@ -19,7 +19,7 @@ ARGS   ?=
 .DEFAULT_GOAL := test
 
 demo: $(READY)
-	$(BIN)/penstock run examples/wordcount.py
+	$(BIN)/python -m benchmarks.demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -q $(ARGS)

@@ -85,8 +85,7 @@ class Sweep:
         return {f"{self.program} {way}, s": taken.median for way, taken in self.runs.items()}
 
     def print_table(self) -> None:
-        title = f"{self.program}: an emulated device of {BANDWIDTH} MB/s, {EXECUTORS} I/O executors, 2 computing units"
-        table = Table(title=title, title_justify="left")
+        table = Table()
         table.add_column("storage_bw")
         for header in ("seconds", "saved", "runs"):
             table.add_column(header, justify="right")
@@ -94,7 +93,8 @@ class Sweep:
         for way, taken in self.runs.items():
             learned = ", ".join(f"{name} {value:.3g}" for name, value in taken.constraints[-1].items())
             table.add_row(way, f"{taken.median:.2f}", f"{self.saved(way):.0f} %", str(len(taken.seconds)), learned)
-        Console(width=150, highlight=False).print(table)
+        title = f"{self.program}: an emulated device of {BANDWIDTH} MB/s, {EXECUTORS} I/O executors, 2 computing units"
+        Console(width=150, highlight=False).print(title, table, sep="\n")
 
 
 def whole_sweep(program: str, rounds: int) -> Sweep:

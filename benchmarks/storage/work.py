@@ -6,9 +6,6 @@ import time
 
 def compute(seconds: float) -> None:
     """Keep a core busy for so much of its time, however often others use it meanwhile."""
-    if os.environ.get("DEV_SLEEP"):  # TEMPORARY
-        time.sleep(seconds)
-        return
     until = time.process_time() + seconds
     value = 1
     while time.process_time() < until:

@@ -164,6 +164,13 @@ def test_storage_is_for_tasks_of_io(mode: str, tmp_path: Path, need: dict[str, A
     assert "@io" in message and next(iter(need)) in message and "double" in message
 
 
+@pytest.mark.parametrize("mode", ["inline"], indirect=True)
+def test_the_order_of_constraint_and_io_does_not_matter(mode: str, tmp_path: Path) -> None:
+    other_way_round = io(constraint(storage_bw=451)(task(returns=1)(double)))
+    with run(mode, storage=[layer(tmp_path, "ssd", 450)]), pytest.raises(ConstraintError, match="ssd"):
+        other_way_round(1)
+
+
 # --- what can never be met ----------------------------------------------------------------------------------------
 
 
@@ -231,7 +238,8 @@ def test_as_many_run_as_the_bandwidth_bears(
     mode: str, tmp_path: Path, bandwidth: Any, asked: Any, expected: int
 ) -> None:
     function = limited(asked)
-    with run(storage=[layer(tmp_path, "ssd", bandwidth)]), Turnstile(tmp_path) as door:
+    shared = expected == 4  # which changes nothing where there is one node
+    with run(storage=[layer(tmp_path, "ssd", bandwidth, shared=shared)]), Turnstile(tmp_path) as door:
         calls = [function(door) for _ in range(expected + 3)]
         door.arrivals(expected)
         door.nobody_else()

@@ -342,25 +342,25 @@ def test_more_data_than_all_layers_hold(mode: str, home: Path, tmp_path: Path, s
 
 def test_all_permanent_data_is_home_when_the_run_is_over(mode: str, home: Path, tmp_path: Path) -> None:
     with run(mode, storage=three(tmp_path)) as runtime:
-        for i in range(20):
+        for i in range(8):
             permanent(home / f"{i}", 100_000 + i)
         temporary(home / "temp", 100_000)
         runtime.stop()
-        assert sorted(os.listdir(home)) == sorted(f"{i}" for i in range(20))
-        assert all(is_home(home / f"{i}")() for i in range(20))
-        assert [(home / f"{i}").stat().st_size for i in range(20)] == [100_000 + i for i in range(20)]
+        assert sorted(os.listdir(home)) == sorted(f"{i}" for i in range(8))
+        assert all(is_home(home / f"{i}")() for i in range(8))
+        assert [(home / f"{i}").stat().st_size for i in range(8)] == [100_000 + i for i in range(8)]
         expect_nothing_on_layers(tmp_path)
 
 
 def test_stop_while_files_move(mode: str, home: Path, tmp_path: Path) -> None:
-    for round_ in range(3):
+    for round_ in range(2):
         with moving(tmp_path, mode):
-            for i in range(4):
-                permanent(home / f"{round_}-{i}", MB)
-                temporary(home / f"{round_}-{i}-temp", MB)
+            for i in range(3):
+                permanent(home / f"{round_}-{i}", 300_000)
+                temporary(home / f"{round_}-{i}-temp", 300_000)
             barrier()
-        assert sorted(os.listdir(home)) == sorted(f"{r}-{i}" for r in range(round_ + 1) for i in range(4))
-        assert all(path.stat().st_size == MB and not path.is_symlink() for path in home.iterdir())
+        assert sorted(os.listdir(home)) == sorted(f"{r}-{i}" for r in range(round_ + 1) for i in range(3))
+        assert all(path.stat().st_size == 300_000 and not path.is_symlink() for path in home.iterdir())
         expect_nothing_on_layers(tmp_path)
 
 

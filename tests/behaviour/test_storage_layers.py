@@ -517,9 +517,7 @@ def test_a_temporary_file_serves_the_run_and_vanishes(
     expect_only(home, kept="1")
 
 
-@pytest.mark.parametrize(
-    "direction", [{Type: FILE_OUT, Temp: False}, {Type: FILE_OUT, Permanent: True}, {Type: FILE_OUT}]
-)
+@pytest.mark.parametrize("more", [{Temp: False}, {Permanent: True}, {}])
 def test_a_permanent_file_stays(mode: str, home: Path, two: Any, more: Any) -> None:
     function = constraint(**LITTLE)(io(task(path={Type: FILE_OUT} | more, returns=1)(dump)))
     with run(mode, storage=two):
@@ -669,11 +667,28 @@ def test_an_emulated_device_is_as_slow_as_its_curve_says(mode: str, home: Path, 
 
         begun = time.monotonic()
         with open(path, "wb") as file:
-            file.write(bytes(500_000))
+            file.write(b"d" * 500_000)
         return time.monotonic() - begun
 
-    for curve, expected in [({"curve": [[1, "2MB/s"], [4, 2]]}, 0.25), ({}, 0.0)]:
-        with run(mode, storage=[layer(tmp_path, "fast", 100, **curve)]):
-            taken = timed(home / "a").result()
-            assert expected * 0.9 <= taken < expected + 0.15
-            delete_file(home / "a")
+    with run(mode, storage=[layer(tmp_path, "fast", 100, curve=[[1, "2MB/s"], [4, 2]])]):
+        slowed = timed(home / "a").result()
+    with run(mode, storage=[layer(tmp_path, "fast", 100)]):
+        plain = timed(home / "b").result()
+    assert 0.22 < slowed < 1.0
+    assert plain < slowed / 2
+    expect_only(home, a="d" * 500_000, b="d" * 500_000)
+
+
+def test_files_on_an_emulated_device_are_read_and_moved_like_any_other(mode: str, home: Path, tmp_path: Path) -> None:
+    emulated = layer(tmp_path, "fast", 100, capacity="20kB", curve=[[1, 100], [4, "400MB/s"], [16, 50]])
+    with run(mode, storage=[emulated, layer(tmp_path, "slow", 50)]):
+        function = sized("10kB")
+        places = [layer_of(function(home / f"{i}", 10_000).result(), tmp_path) for i in range(3)]
+        assert places == ["fast", "fast", "slow"]
+        assert wait_on([read(home / f"{i}") for i in range(3)]) == ["d" * 10_000] * 3
+        append(home / "0", "x")
+        with open_file(home / "1", "a") as file:
+            file.write("y")
+        temp = constraint(**LITTLE)(io(task(path=FILE_OUT(temp=True), returns=1)(dump)))
+        temp(home / "temp", 10)
+    expect_only(home, **{"0": "d" * 10_000 + "x", "1": "d" * 10_000 + "y", "2": "d" * 10_000})

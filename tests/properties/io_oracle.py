@@ -158,9 +158,7 @@ class NaiveIOScheduler:
         if device is None:
             return True
         if task.anchor:
-            return task.anchor == device.name
-        if task.anchor:
-            return True  # it reads there, and needs no room
+            return task.anchor == device.name  # it reads there, and needs no room
         return device.free_capacity > 0 and device.free_capacity >= task.requirements.capacity
 
     def demands(self, task: Task) -> list[float]:

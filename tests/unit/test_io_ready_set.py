@@ -155,6 +155,17 @@ def test_a_task_taken_back_goes_to_its_old_place() -> None:
     assert world.run({0: 1.0}) == [(0, [0]), (1, [1]), (2, [3]), (3, [4])]
 
 
+def test_many_cancelled_behind_the_first_leave_the_others_in_order() -> None:
+    world, _ = one_disk("fcfs", 1000)
+    tasks = [Task(serial, need(1), priority=serial % 5) for serial in range(200)]
+    world.add(*tasks)
+    for task in tasks[:190]:
+        if task.serial != 4:  # the first in line stays
+            world.ready.remove(task)
+    kept = sorted([tasks[4], *tasks[190:]], key=lambda task: (-task.priority, task.serial))
+    assert world.round() == [task.serial for task in kept]
+
+
 def test_a_task_is_added_and_removed_once() -> None:
     ready = IOReadySet()
     task = Task(7, need(10), function=3)
@@ -308,6 +319,19 @@ def test_correction_2_the_time_it_waits_is_estimated_anew_in_each_round_and_once
     assert world.round() == []  # the large one ends in 4 seconds, a small one would not end before it
     world.now = 5.9
     assert world.round() == [7]
+
+
+def test_correction_2_another_waiting_task_has_its_own_estimate() -> None:
+    world, disk = one_disk("backfilling")
+    disk.means = {0: 10.0, 1: 4.0}
+    cancelled = Task(2, need(50))
+    world.add(Task(1, need(60)), cancelled, Task(3, need(20), function=1))
+    for expected in (1, 3):
+        assert chosen(world).task.serial == expected
+        world.launch(chosen(world))
+    world.ready.remove(cancelled)
+    world.add(Task(4, need(50)), Task(5, need(10), function=1))
+    assert world.round() == []
 
 
 def test_correction_2_it_is_first_in_line_when_it_can_start() -> None:

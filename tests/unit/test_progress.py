@@ -15,6 +15,7 @@ from rich.console import Console
 from penstock.observe.progress import ProgressView, plain_line, progress_picture
 from penstock.observe.records import (
     Cancelled,
+    Draining,
     Failed,
     Finished,
     Launched,
@@ -286,6 +287,15 @@ def test_the_view_ends_with_the_run(view_of: ViewOf) -> None:
     view.on_batch([STARTED, RunEnded(1.0, True, 0, 0, 0)])
     view._thread.join(10)
     assert not view._thread.is_alive()
+
+
+def test_the_view_leaves_the_terminal_to_files_on_their_way_home(view_of: ViewOf) -> None:
+    view = view_of(Pages(), False)
+    view.on_batch([STARTED, submitted(1), Draining(1.0, 3, 3000)])
+    view._thread.join(10)
+    assert not view._thread.is_alive()
+    view.on_batch([finished(1)])
+    assert view.tally.snapshot(1.0).total.done == 1
 
 
 def test_a_terminal_that_goes_away_does_not_end_the_run(view_of: ViewOf, caplog: pytest.LogCaptureFixture) -> None:

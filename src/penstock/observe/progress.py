@@ -69,7 +69,8 @@ class ProgressView:
             # Batches come late, never early: the earliest start they speak of is the nearest to the truth.
             self._start = min(self._start, self._clock() - batch[-1].t)
             self.tally.add(batch)
-            if self.tally.ended is not None:
+            # While files are brought home the runtime has a line of its own on the terminal.
+            if self.tally.ended is not None or self.tally.draining:
                 self._closing.set()
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "ConstraintChosen",
     "ConstraintDrifted",
     "Device",
+    "Draining",
     "Dropped",
     "EpochEnded",
     "Failed",
@@ -236,6 +237,13 @@ class Moved(_Base):
     error: str = ""
 
 
+class Draining(_Base):
+    """The tasks are over, and files that lie on layers are brought to their own names."""
+
+    files: int
+    bytes: int
+
+
 class Freed(_Base):
     """Nobody can read a segment of the store any more; it was deleted."""
 
@@ -275,6 +283,7 @@ Record = (
     | ConstraintChosen
     | ConstraintDrifted
     | Moved
+    | Draining
     | Freed
     | Dropped
     | RunEnded

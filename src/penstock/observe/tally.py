@@ -116,6 +116,8 @@ class Tally:
         self.workers_died = 0
         self.elapsed = 0.0
         self.ended: records.RunEnded | None = None
+        #: the tasks are over, and finished files are brought home
+        self.draining = False
         self._pending: dict[int, _Pending] = {}
         #: tasks sent to each lane, oldest first; that one runs, the others queue behind it
         self._lanes: dict[tuple[str, int], dict[int, None]] = {}
@@ -131,6 +133,7 @@ class Tally:
             records.Recalled: self._on_recalled,
             records.WorkerDied: self._on_worker_died,
             records.RunEnded: self._on_run_ended,
+            records.Draining: self._on_draining,
             records.Device: self.storage.on_device,
             records.Moved: self.storage.on_moved,
             records.EpochEnded: self.storage.on_epoch_ended,
@@ -277,6 +280,9 @@ class Tally:
 
     def _on_worker_died(self, record: records.WorkerDied) -> None:
         self.workers_died += 1
+
+    def _on_draining(self, record: records.Draining) -> None:
+        self.draining = True
 
     def _on_run_ended(self, record: records.RunEnded) -> None:
         self.ended = record

@@ -123,8 +123,14 @@ class Driver:
         now = time.monotonic()
         if self.released:
             self._let_go(now)
+        self._process([event], now)
         state = self.engine.state
-        queue = [event]
+        if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged or len(state.io_ready)):
+            self._wake_in_time()
+
+    def _process(self, queue: list[events.Event], now: float) -> None:
+        """Tell the engine events, carry out its commands, and go on with what these bring about."""
+        state = self.engine.state
         for pending in queue:
             if type(pending) is events.Finished:
                 self.house.count(pending.outputs)
@@ -141,8 +147,6 @@ class Driver:
                 further = self._carry_out(command, now)
                 if further is not None:
                     queue.append(further)
-        if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged or len(state.io_ready)):
-            self._wake_in_time()
 
     def _pass_on_notes(self, now: float) -> None:
         notes = self.engine.state.notes
@@ -195,6 +199,8 @@ class Driver:
         """Block until the engine's state satisfies a condition; it is looked at after every change."""
         if threading.current_thread() is self._thread:
             return True  # a callback in the control thread must not wait for itself
+        if self._thread is None and not self._stopping:
+            self._let_time_pass(reached, timeout)
         with self.awaiting(), self.lock:
             self._sleepers += 1
             try:
@@ -323,7 +329,9 @@ class Driver:
     def look(self, done: Callable[[], bool], timeout: float | None) -> bool:
         """Collect results in this thread as long as there are some: the one it needs may be among them."""
         executor = self.executor
-        if not isinstance(executor, NodeExecutor) or self._looking:
+        if not isinstance(executor, NodeExecutor):
+            return self._let_time_pass(done, timeout)
+        if self._looking:
             return False
         self._looking = True
         try:
@@ -345,6 +353,17 @@ class Driver:
         finally:
             self._looking = False
         return False
+
+    def _let_time_pass(self, done: Callable[[], bool], timeout: float | None) -> bool:
+        """Inline: nobody but the thread that waits can bring about what only time can."""
+        latest = float("inf") if timeout is None else time.monotonic() + timeout
+        while not done():
+            due = self.engine.next_look()
+            if due is None or due > latest or self._stopping:
+                return False
+            time.sleep(max(0.0, due - time.monotonic()))
+            self.post(events.Ticked())
+        return True
 
     def serve_until(self, done: Callable[[], bool], timeout: float | None) -> bool:
         """A callback, in the control thread, waits for a result: go on with what brings it about.
@@ -411,9 +430,7 @@ class Driver:
             notes.append(events.Released(self.released.popleft()))
         while self.released_segments:
             notes.append(events.SegmentReleased(self.released_segments.popleft()))
-        for note in notes:
-            for command in self.engine.handle(note, now):
-                self._carry_out(command, now)
+        self._process(notes, now)
 
     def _told_of_file(self, event: events.Published | events.Moved | events.Discarded) -> None:
         """Called by whoever moves files, when one is where it should be."""

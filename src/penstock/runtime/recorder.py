@@ -34,13 +34,13 @@ class Recorder:
         """An attempt was sent to a lane."""
         self._lanes[command.task] = command.lane
         t = now - self._start
-        record = records.Launched(
-            t, command.task, command.attempt, command.node, command.lane, command.layer, command.bandwidth
-        )
-        self.log.append(record)
+        about = (t, command.task, command.attempt, command.node, command.lane)
         if command.layer:
             self._layers[command.task] = command.layer
+            self.log.append(records.Launched(*about, command.layer, command.bandwidth))
             self._devices(t, command.layer)
+        else:
+            self.log.append(records.Launched(*about))
 
     def event(self, event: events.Event, now: float) -> None:
         """Something was told to the engine, which has dealt with it."""
@@ -108,6 +108,13 @@ class Recorder:
         t = time.monotonic() - self._start
         record = records.Moved(t, command.version, command.name, command.source, command.layer, size, seconds, error)
         self.log.append(record)
+
+    def draining(self) -> None:
+        """The tasks are over; whatever files lie on layers go home now."""
+        placed = [version.placed for version in self._engine.state.placed.values() if version.placed is not None]
+        sizes = [one.size for one in placed if not one.temp]
+        if sizes:
+            self.log.append(records.Draining(time.monotonic() - self._start, len(sizes), sum(sizes)))
 
     def reports(self, now: float) -> None:
         """What the engine says of attempts and tasks that did not deliver."""

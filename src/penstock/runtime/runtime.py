@@ -351,6 +351,7 @@ class Runtime:
             self.stopped = True
             for keeper in list(self.stored):
                 keeper.keep()
+            self._recorder.draining()
             with DrainView(driver.engine.state) as view:
                 driver.stop(view.show)
             self.tuning.save(driver.engine.state.tuners)

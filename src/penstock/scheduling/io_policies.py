@@ -115,7 +115,7 @@ class Backfilling(IOPolicy):
                 if not bound or task is self._waiting or self._ends_in_time(placement, moment):
                     return placement
             elif not bound and moment.waits_for_storage(task):
-                self._waiting = task
+                self._waiting, self._seconds = task, None
         return None
 
     def _in_line(self, heads: Sequence[IOTask], moment: Moment) -> Sequence[IOTask]:

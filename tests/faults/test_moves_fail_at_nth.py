@@ -53,6 +53,13 @@ def unreferred(story: Story) -> list[str]:
     return sorted(str(path) for path in found - names - needed - folders)
 
 
+def assert_told_of_links(story: Story) -> None:
+    """Whatever is not home when the run is over, the program was told of: by its name, or that there are more."""
+    links = [str(name) for name in story.allowed if name.is_symlink() and name.name not in ("temp", "deleted")]
+    told = [name for name in links if any(name in text for text in story.told)]
+    assert links == told or (told and "more" in story.told[-1]), f"{links}; told: {story.told}"
+
+
 # --- a call fails -------------------------------------------------------------------------------------------------
 
 
@@ -78,9 +85,7 @@ def test_any_call_that_fails_once_loses_nothing(tmp_path: Path, memory: Path, er
             story.run()
         where = f"call {number}, {disk.failed_call}; told: {story.told}"
         assert unreferred(story) == [], where
-        # What could not be done once was done later, or somebody was told.
-        links = [str(name) for name in story.allowed if name.is_symlink()]
-        assert all(any(name in text for text in story.told) for name in links), where
+        assert_told_of_links(story)
         if not disk.happened:
             break
     assert 40 < number < MOST_CALLS
@@ -92,7 +97,7 @@ def test_disk_that_fails_for_good_at_any_call_loses_nothing(tmp_path: Path, memo
         story = UnforgivingStory(tmp_path / f"{number}", memory / f"{number}")
         with Disk(number, failing(errno.EIO), for_good=True).at_work() as disk, takes_less_than(10):
             story.run()
-        assert story.told or not disk.happened or "unlink" in disk.failed_call or "rmdir" in disk.failed_call
+        assert_told_of_links(story)
         if not disk.happened:
             break
     assert 40 < number < MOST_CALLS
@@ -117,7 +122,8 @@ def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path) 
         story = Story(tmp_path / f"{number}", memory / f"{number}", journal)
         status = in_a_fork(lambda story=story, number=number: Disk(number, be_killed), story)
         for path, texts in could_hold(journal).items():
-            assert held_by(path) in texts, f"{path}, killed at call {number}"
+            if path.name != "temp" or path.exists():  # its name may outlive it
+                assert held_by(path) in texts, f"{path}, killed at call {number}"
         if status == 0:
             break
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"killed at call {number}"

@@ -86,6 +86,8 @@ def _check_open_nodes(state: State) -> None:
     ledger = state.ledger
     could = {node for node in ledger.nodes.values() if node.free_cpus > 0 and node.idle}
     _require(set(ledger.open) == could, "the nodes noted as open are not those with a free unit and an idle lane")
+    could = {node for node in ledger.nodes.values() if node.idle_io}
+    _require(set(ledger.open_io) == could, "the nodes noted as open for I/O are not those with an idle executor")
 
 
 def _check_devices(state: State) -> None:

@@ -72,6 +72,8 @@ def _io_succeeded(state: State, task: IOTaskRecord, event: Finished) -> None:
     device.learn(task.function, event.seconds)
     learning.attempt_succeeded(state, task, event.seconds)
     call = task.call
+    if not call.outputs:
+        return
     written = zip(call.writes[call.returns :], call.outputs, event.outputs[call.returns :], strict=True)
     for number, output, content in written:
         version = state.versions.get(number)

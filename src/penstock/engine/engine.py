@@ -92,8 +92,10 @@ class Engine:
             return commands
         if (state.ledger.open or state.hungry) and len(state.ready):
             placement.dispatch(state)
-        if state.io_changed or state.hungry_io:
+        if state.io_changed:
             self._schedule_io(state)
+        elif state.hungry_io:
+            io_placement.send_more(state)
         return commands
 
     def _schedule_io(self, state: State) -> None:

@@ -12,7 +12,7 @@ from penstock.engine.ledger import NodeRecord
 from penstock.engine.placement import launch, send_ahead
 from penstock.engine.state import IOTaskRecord, State
 
-__all__ = ["dispatch", "next_look"]
+__all__ = ["dispatch", "next_look", "send_more"]
 
 
 def dispatch(state: State) -> None:
@@ -24,8 +24,13 @@ def dispatch(state: State) -> None:
         if learning.end_rests(state):
             learning.arrange(state)
             _place(state)
-    if state.hungry_io:
-        send_ahead(state, state.hungry_io, len(state.io_ready))
+    send_more(state)
+
+
+def send_more(state: State) -> None:
+    """Keep executors fed that run short tasks."""
+    if state.hungry_io and (waiting := len(state.io_ready)):
+        send_ahead(state, state.hungry_io, waiting)
 
 
 def _place(state: State) -> None:

@@ -119,7 +119,7 @@ def demand(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRec
         return None if _is_kept_out(state, node, device) else _settled(state, task, tuner, device)
     course = state.courses.get((tuner.function, tuner.layer))
     if course is None:
-        if _learns_above(state, task, node, device):
+        if _has_better_above(state, task, node, device):
             return None
         course = _enrol(state, task, tuner, node, device)
     if course.node is node and course.device is device and course.open and tuner.learner.room > 0:
@@ -127,11 +127,18 @@ def demand(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRec
     return None
 
 
-def _learns_above(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRecord) -> bool:
-    """Whether the function is learning on a faster layer that has room for this task: then it waits for that."""
+def _has_better_above(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRecord) -> bool:
+    """Whether a faster layer with room for this task could take it, or will once the function has learned there.
+
+    Schedulers ask about layers that they then do not use; nothing is learned on those.
+    """
+    if task.anchor:
+        return False
     for higher in node.devices[: node.devices.index(device)]:
         if higher.free_capacity > 0 and task.requirements.capacity <= higher.free_capacity:
-            return tuner_for(state, task, higher, node).learning
+            tuner = tuner_for(state, task, higher, node)
+            if tuner.learning or _settled(state, task, tuner, higher) <= higher.free_bandwidth:
+                return True
     return False
 
 
@@ -194,9 +201,7 @@ def _enrol(state: State, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, dev
 
 
 def note_arrival(state: State, task: IOTaskRecord) -> None:
-    """An instance became ready."""
-    if task.requirements.auto is None:
-        return
+    """An instance of a function whose constraint is learned became ready."""
     identity = task.call.spec.identity or task.call.spec.name
     for key, tuner in state.tuners.items():
         if key[0] == identity:

@@ -139,6 +139,8 @@ class Ledger:
         self._possible: dict[Requirements, bool] = {}
         #: nodes where something could start
         self.open: dict[NodeRecord, None] = {}
+        #: nodes with an idle I/O executor
+        self.open_io: dict[NodeRecord, None] = {}
         #: holder → the node it holds tokens of
         self.holders: dict[int, NodeRecord] = {}
         #: devices that several nodes share, by the name of their layer
@@ -166,6 +168,7 @@ class Ledger:
         """Remove a node; its holders must have given back before."""
         record = self.nodes.pop(name)
         self.open.pop(record, None)
+        self.open_io.pop(record, None)
         self.shrunk = True
         self._possible.clear()
         return record
@@ -257,3 +260,7 @@ class Ledger:
             self.open[node] = None
         else:
             self.open.pop(node, None)
+        if node.idle_io and node.name in self.nodes:
+            self.open_io[node] = None
+        else:
+            self.open_io.pop(node, None)

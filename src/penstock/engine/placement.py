@@ -67,8 +67,10 @@ def _make_io_ready(state: State, task: IOTaskRecord) -> None:
     if task.requirements.layered and not any(output.file is not None for output in task.call.outputs):
         task.anchor = _anchor(state, task)
     state.io_ready.add(task)
-    state.io_changed = True
-    learning.note_arrival(state, task)
+    if state.ledger.open_io:
+        state.io_changed = True
+    if task.requirements.auto is not None:
+        learning.note_arrival(state, task)
 
 
 def _anchor(state: State, task: IOTaskRecord) -> str:
@@ -198,10 +200,9 @@ def end_attempt(state: State, task: TaskRecord) -> None:
     queue = lane.queue
     queue.popleft()
     lane.since = state.now
-    if lane.io:
-        state.io_changed = True
     if not queue:
         state.ledger.give_back(task, lane)
+        state.io_changed = state.io_changed or lane.io
         state.starve(lane)
         state.backlogged.pop(lane, None)
         return

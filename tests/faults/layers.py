@@ -96,7 +96,7 @@ def small_disk(folder: Path, size: str = "8m", inodes: str = "10k") -> Iterator[
     """A file system of a few megabytes."""
     refused = mount(folder, f"size={size},nr_inodes={inodes}")
     if refused:
-        pytest.skip(f"a full disk needs a small one, which may not be mounted here: {refused}")
+        pytest.skip(f"a full disk needs a small one, which may not be mounted here: {refused.splitlines()[0]}")
     try:
         yield folder
     finally:

@@ -88,6 +88,7 @@ def holds(path: Path) -> list[str]:
     return sorted(Path(found).name for found in remains(path) if "/kept/" in found and Path(found).is_file())
 
 
+@pytest.mark.timeout(150)
 def test_in_a_mount_namespace() -> None:
     if INSIDE in os.environ or may_mount():
         pytest.skip("not needed: file systems may be mounted, so the tests below are run as they are")
@@ -96,7 +97,7 @@ def test_in_a_mount_namespace() -> None:
         pytest.skip("a full disk needs a small one: run as root, or where unprivileged mount namespaces are allowed")
     command = [*inside, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(
-        command, env=surroundings(**{INSIDE: "1"}), capture_output=True, text=True, check=False, timeout=100
+        command, env=surroundings(**{INSIDE: "1"}), capture_output=True, text=True, check=False, timeout=140
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
@@ -246,7 +247,7 @@ def test_task_is_refused_when_nothing_can_make_room(
     refused = tasks.write(home / "file", 1, SIZE)
     consumer = tasks.read(home / "file")
     with pytest.raises(StorageFull) as caught:
-        refused.result(timeout=15)
+        refused.result(timeout=8)
     for part in ("write#1", "disk", str(disk), "spare", str(spare), "full", "no storage layer has room"):
         assert part in str(caught.value)
     with pytest.raises(penstock.DependencyFailed, match="no storage layer has room"):

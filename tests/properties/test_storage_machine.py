@@ -150,7 +150,7 @@ class StorageMachine(EngineMachine):
     def want_home(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self._alone()))
         self.world.wanted_home.add(name)
-        self.world.tell(events.HomeWanted(self.world.newest[name]))
+        self.world.tell(events.HomeWanted(name))
 
     @precondition(lambda self: self._alone())
     @rule(data=st.data())

@@ -75,8 +75,8 @@ class StorageRig(Rig):
     def warmed(self, node: str = "n") -> list[Command]:
         return self.tell(Warmed(node))
 
-    def want_home(self, version: int) -> list[Command]:
-        return self.tell(HomeWanted(version))
+    def want_home(self, name: str) -> list[Command]:
+        return self.tell(HomeWanted(name))
 
     def drop_file(self, name: str) -> list[Command]:
         return self.tell(FileDropped(name))

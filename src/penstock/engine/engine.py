@@ -112,6 +112,11 @@ class Engine:
         """Tasks that are not over."""
         return len(self.state.tasks)
 
+    @property
+    def naming(self) -> bool:
+        """Whether a finished file is still to be given its name."""
+        return bool(self.state.publishing) or (self.state.moving > 0 and flushing.delays_names(self.state))
+
     def next_look(self) -> float | None:
         """When a ``Ticked`` is due, unless something else happens before."""
         state = self.state

@@ -16,7 +16,7 @@ from penstock.model.events import Draining, FileDropped, HomeWanted, Moved
 from penstock.storage.flush import HOME, target
 from penstock.storage.redirect import home_of
 
-__all__ = ["drain", "drop_file", "flush", "is_io_quiet", "moved", "relieve", "want_home"]
+__all__ = ["delays_names", "drain", "drop_file", "flush", "is_io_quiet", "moved", "relieve", "want_home"]
 
 
 def is_io_quiet(state: State) -> bool:
@@ -31,6 +31,17 @@ def flush(state: State) -> None:
     """Move the next file down, if no I/O task runs or could run."""
     if not state.moving and not len(state.io_ready) and is_io_quiet(state):
         _move_next(state)
+
+
+def delays_names(state: State) -> bool:
+    """Whether a newer version of a file waits for its name until an older one has been moved."""
+    for version in state.placed.values():
+        assert version.placed is not None and version.file is not None
+        if version.placed.moving is not None:
+            newest = state.versions[next(reversed(state.files[version.file]))]
+            if newest is not version and type(newest.outcome) is FileRef:
+                return True
+    return False
 
 
 def relieve(state: State) -> bool:

@@ -125,15 +125,10 @@ def relocate(source: str, target: str, name: str, progress: Callable[[int], None
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
+    secure(os.path.dirname(target))
     if target != name:
-        try:
-            link(target, name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(target)
-            raise
-    for folder in {os.path.dirname(target), os.path.dirname(name)}:
-        secure(folder)
+        # From here on the name means the new copy: whatever fails before leaves the old one, and nothing may after.
+        link(target, name)
 
 
 def _beside(path: str) -> str:

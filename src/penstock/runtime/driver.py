@@ -219,7 +219,7 @@ class Driver:
         Not in our own threads, which bring that about.
         """
         if not self._stopping and not threading.current_thread().name.startswith("penstock-"):
-            self.wait_until(lambda: self._stopping or not self.engine.state.publishing)
+            self.wait_until(lambda: self._stopping or not self.engine.naming)
 
     def wake(self) -> None:
         """Have the control thread look at what finalisers left."""
@@ -246,7 +246,8 @@ class Driver:
         try:
             self._drain(show)
         finally:
-            self.house.close()
+            versions = self.engine.state.versions.values()
+            self.house.close({version.scratch for version in versions if version.scratch is not None})
 
     def _drain(self, show: Callable[[int, int], None]) -> None:
         """Bring every permanent file from its layer to its name, and make sure of those that are there."""

@@ -160,7 +160,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         """The value; waits for it. Raises what the task raised."""
         if self._state == _PENDING:
             self._wait(timeout)
-        if self._runtime.driver.engine.state.publishing:
+        if self._runtime.driver.engine.naming:
             self._runtime.driver.await_names()
         if self._value is _UNLOADED:
             self._load()

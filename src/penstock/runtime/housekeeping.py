@@ -173,11 +173,14 @@ class Housekeeping:
         for path in paths:
             self._flusher.do(functools.partial(_secure_if_there, path))
 
-    def remove_layer_folders(self) -> None:
+    def _remove_layer_folders(self, needed: set[str]) -> None:
         """The run is over: leave nothing on layers but files that could not be brought home."""
         for folder in self._folders.values():
             shutil.rmtree(folder.work, ignore_errors=True)
             with contextlib.suppress(OSError):
+                for entry in os.scandir(folder.kept):
+                    if not any(is_below(path, entry.path) for path in needed):
+                        shutil.rmtree(entry.path, ignore_errors=True)
                 os.rmdir(folder.kept)
             with contextlib.suppress(OSError):
                 os.rmdir(folder.root)
@@ -223,13 +226,13 @@ class Housekeeping:
         """Return when what was asked for so far is done; no private copy lies about then."""
         self._mover.finish()
 
-    def close(self) -> None:
-        """Return when everything is done."""
+    def close(self, needed: set[str]) -> None:
+        """Return when everything is done; of what is on layers, only the ``needed`` files stay."""
         self._flusher.close()
         self._mover.close()
         for device in self._emulated:
             device.close()
-        self.remove_layer_folders()
+        self._remove_layer_folders(needed)
 
 
 def _secure_if_there(path: str) -> None:

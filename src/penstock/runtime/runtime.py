@@ -290,7 +290,7 @@ class Runtime:
     def barrier(self) -> None:
         """Wait for every task; raise the first failure that nobody has looked at."""
         driver = self.driver
-        driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.state.publishing)
+        driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
         driver.house.finish()
         if type(driver.executor) is NodeExecutor:
             driver.executor.flush_output()
@@ -343,7 +343,7 @@ class Runtime:
         driver = self.driver
         try:
             if not abort:
-                driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.state.publishing)
+                driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
         except BaseException:
             abort = True
             raise

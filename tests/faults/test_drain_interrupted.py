@@ -1,0 +1,263 @@
+"""The main program ends while files are on layers or on their way home: complete, under their names, whatever ends it.
+
+Programs run as processes of their own. Their layer is in shared memory, so that a copy home really is one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.layers import assert_home, folder_in_memory, names_in, remains
+from tests.faults.programs import Program, gone
+from tests.faults.storage_tasks import content
+
+pytestmark = pytest.mark.timeout(30)
+
+FILES = 3
+
+SOURCE = """
+from pathlib import Path
+from tests.faults.storage_tasks import hold_half, read, write, write_temp
+from penstock import FILE_IN
+from penstock.runtime import housekeeping
+
+home, notes = {home!r}, {notes!r}
+penstock.start(cpus=2, tuning="off", mode={mode!r}, storage=[
+    {{"name": "fast", "mount": {layer!r}, "bandwidth": "100MB/s", "capacity": "1GB"}}])
+
+@task(path=FILE_IN)
+def read_for_ever(path):
+    arrive("reading")
+    signal.pause()
+
+def slow_moves(at, seconds):
+    # The {{at}}-th file says that it is under way, and takes its time.
+    moves, real = [], housekeeping.relocate
+    def relocate(*args, **kwargs):
+        moves.append(args)
+        if len(moves) == at:
+            arrive("moving")
+            time.sleep(seconds)
+        real(*args, **kwargs)
+    housekeeping.relocate = relocate
+
+futures = [write(home + f"/{{number}}", number) for number in range({files})]
+futures.append(write_temp(home + "/temp", 9))
+penstock.wait(futures)
+penstock.barrier()
+"""
+
+
+class Place:
+    """Where a program works: its home and its layer."""
+
+    def __init__(self, folder: Path, layer: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.layer = layer
+
+    def program(self, ending: str, mode: str = "parallel") -> Program:
+        values = {"home": str(self.home), "layer": str(self.layer), "notes": str(self.folder / "notes")}
+        return Program(self.folder, SOURCE.format(**values, mode=mode, files=FILES) + ending)
+
+    def assert_all_home(self) -> None:
+        """Every file is home, and nothing else is anywhere."""
+        assert names_in(self.home) == [str(number) for number in range(FILES)]
+        for number in range(FILES):
+            assert_home(self.home / f"{number}", number)
+        assert remains(self.layer) == []
+
+    def assert_home_or_linked(self) -> list[str]:
+        """Every file is complete under its name; those that are links, by name."""
+        linked = []
+        for number in range(FILES):
+            path = self.home / f"{number}"
+            assert path.read_bytes() == content(number)
+            if path.is_symlink():
+                linked.append(path.name)
+                assert Path(os.readlink(path)).is_relative_to(self.layer)
+        kept = [Path(path).name for path in remains(self.layer) if Path(path).is_file()]
+        assert set(linked) <= set(kept)
+        return linked
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with folder_in_memory() as layer:
+        yield Place(tmp_path, layer)
+
+
+# --- during the run -----------------------------------------------------------------------------------------------
+
+READING = """
+read_for_ever(home + "/0")
+barrier()
+"""
+WRITING = """
+class Here:
+    def hold(self):
+        arrive("writing")
+        signal.pause()
+
+hold_half(home + "/half", 5, notes, Here())
+barrier()
+"""
+
+
+@pytest.mark.parametrize("during", [READING, WRITING], ids=["reading", "writing"])
+def test_ctrl_c_brings_finished_files_home(place: Place, during: str) -> None:
+    with place.program(during) as program:
+        program.arrival()
+        family = program.family()
+        program.interrupt_group()
+        status, _, errors = program.ends(within=4)
+        assert status in (130, 1, -signal.SIGINT)
+        assert "nterrupt" in errors
+        gone(family, program)
+    place.assert_all_home()
+
+
+def test_exception_in_the_main_program_brings_finished_files_home(place: Place) -> None:
+    ending = """
+read_for_ever(home + "/0")
+arrive("raising")
+raise ValueError("of the program's own")
+"""
+    with place.program(ending) as program:
+        program.arrival()
+        family = program.family()
+        status, _, errors = program.ends(within=4)
+        assert status == 1
+        assert "of the program's own" in errors
+        gone(family, program)
+    place.assert_all_home()
+
+
+def test_exit_of_the_main_program_brings_finished_files_home(place: Place) -> None:
+    with place.program("sys.exit(7)") as program:
+        status, _, errors = program.ends(within=10)
+        assert status == 7, errors
+        gone([], program)
+    place.assert_all_home()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("during", [READING, WRITING], ids=["reading", "writing"])
+def test_signal_that_ends_the_program_leaves_every_file_home_or_linked(
+    place: Place, number: signal.Signals, during: str
+) -> None:
+    with place.program(during) as program:
+        program.arrival()
+        family = program.family()
+        program.signal(number)
+        status, _, _ = program.ends(within=4)
+        assert status == -number
+        gone(family, program)
+    place.assert_home_or_linked()
+    assert not (place.home / "half").exists()
+    assert [path for path in remains(place.layer) if "/work/" in path] == []
+    assert not [path for path in remains(place.layer) if Path(path).name in ("half", "temp")]
+
+
+def test_next_run_reads_and_replaces_what_a_killed_one_left(place: Place, tmp_path: Path) -> None:
+    with place.program(READING) as program:
+        program.arrival()
+        program.signal(signal.SIGKILL)
+        program.ends(within=4)
+    assert place.assert_home_or_linked()
+    again = tmp_path / "again"
+    again.mkdir()
+    source = f"""
+from tests.faults.storage_tasks import content, read, write
+home = {str(place.home)!r}
+penstock.start(cpus=1, tuning="off", storage=[
+    {{"name": "fast", "mount": {str(place.layer)!r}, "bandwidth": "100MB/s", "capacity": "1GB"}}])
+assert read(home + "/0").result() == content(0)
+write(home + "/1", 11)
+assert read(home + "/1").result() == content(11)
+"""
+    with Program(again, source) as program:
+        status, _, errors = program.ends(within=10)
+        assert status == 0, errors
+    assert (place.home / "0").read_bytes() == content(0)
+    assert_home(place.home / "1", 11)
+    assert (place.home / "2").read_bytes() == content(2)
+
+
+# --- on the way home ----------------------------------------------------------------------------------------------
+
+AT_ITS_END = "slow_moves({at}, {seconds})\n"
+IN_STOP = "slow_moves({at}, {seconds})\npenstock.stop()\n"
+IN_A_TRY = "slow_moves({at}, {seconds})\ntry:\n    penstock.stop()\nfinally:\n    print('went on')\n"
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize(
+    ("mode", "ending"),
+    [("parallel", AT_ITS_END), ("parallel", IN_STOP), ("parallel", IN_A_TRY), ("inline", AT_ITS_END)],
+    ids=["at its end", "in stop", "in a try", "inline"],
+)
+def test_ctrl_c_on_the_way_home_ends_soon_and_loses_nothing(place: Place, mode: str, ending: str, at: int) -> None:
+    with place.program(ending.format(at=at, seconds=0.4), mode) as program:
+        assert program.arrival() == "moving"
+        family = program.family()
+        program.interrupt_group()
+        status, _, errors = program.ends(within=4)
+        assert status in (130, 1, -signal.SIGINT)
+        assert "nterrupt" in errors
+        gone(family, program)
+    linked = place.assert_home_or_linked()
+    assert names_in(place.home) == [str(number) for number in range(FILES)]  # and nothing half-copied
+    kept = [Path(path).name for path in remains(place.layer) if Path(path).is_file()]
+    assert sorted(kept) == sorted(linked)
+    if linked:
+        assert str(place.layer) in errors or any(str(place.home / name) in errors for name in linked), errors
+
+
+def test_ctrl_c_twice_on_the_way_home_loses_nothing(place: Place) -> None:
+    with place.program(AT_ITS_END.format(at=1, seconds=1.0)) as program:
+        assert program.arrival() == "moving"
+        program.interrupt_group()
+        program.interrupt_group()
+        status, _, _ = program.ends(within=4)
+        assert status != 0
+        gone([], program)
+    place.assert_home_or_linked()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("mode", ["parallel", "inline"])
+def test_signal_on_the_way_home_leaves_every_file_home_or_linked(
+    place: Place, number: signal.Signals, mode: str
+) -> None:
+    with place.program(AT_ITS_END.format(at=2, seconds=30), mode) as program:
+        assert program.arrival() == "moving"
+        family = program.family()
+        program.signal(number)
+        status, _, _ = program.ends(within=4)
+        assert status == -number
+        gone(family, program)
+    assert len(place.assert_home_or_linked()) == FILES - 1
+
+
+def test_ctrl_c_that_the_program_catches_during_the_run_does_not_keep_files_on_the_layer(place: Place) -> None:
+    ending = """
+reader = read_for_ever(home + "/0")
+try:
+    barrier()
+except KeyboardInterrupt:
+    penstock.cancel(reader)
+print(len(read(home + "/1").result()))
+"""
+    with place.program(ending) as program:
+        program.arrival()
+        program.interrupt_group()
+        status, output, errors = program.ends(within=6)
+        assert (status, output.strip()) == (0, "1000"), errors
+        gone([], program)
+    place.assert_all_home()

@@ -1,7 +1,7 @@
 """Three emulated layers in the proportions of a node of CTE-Power: NVRAM, SSD and parallel file system (PFS).
 
 Published of it: 6026, 2743 and 900 MB/s when writing, 1 TB of NVRAM and 1.9 TB of SSD to fill. Bandwidth is scaled by
-1/100; a second is scaled to 1/4, so sizes are scaled by 1/400. How many streams it takes to reach the bandwidth was not
+1/100; a second is scaled to 1/5, so sizes are scaled by 1/500. How many streams it takes to reach the bandwidth was not
 published. Ours is what such devices do: a stream of the NVRAM gets at most 1500 MB/s, of the SSD 914, of the PFS 300,
 and more streams than fill a layer cost nothing. So a large file on the PFS takes long, even if nobody else writes.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 MB = 10**6
 #: seconds here for one second there
-SECOND = 0.25
+SECOND = 0.2
 #: bytes per second here for one MB/s there
 RATE = MB / 100
 #: bytes here for one MB there
@@ -61,5 +61,5 @@ def mounted() -> Iterator[Path]:
     """A directory for the devices, in memory if possible: the real storage must be faster than what it emulates."""
     memory = Path("/dev/shm")
     parent = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=parent) as directory:
+    with tempfile.TemporaryDirectory(prefix="bench-of-penstock-", dir=parent) as directory:
         yield Path(directory)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.layers.devices import EXECUTORS, SECOND, layers, mounted
-from benchmarks.layers.shapes import SHAPES, phases
+from benchmarks.layers.shapes import CPUS, LEAST_COMPUTE, SHAPES, phases
 
 BASELINE = "baseline"
 FLUSH = "+flush"
@@ -28,7 +28,7 @@ def run(name: str, variant: str) -> dict[str, Any]:
     baseline, flushing = variant == BASELINE, variant.endswith(FLUSH)
     with mounted() as root, tempfile.TemporaryDirectory() as run_dir:
         described = layers(root, shape.nvram)
-        settings: dict[str, Any] = {"cpus": 2, "tuning": "off", "run_dir": run_dir, "keep_run_dir": "always", "log": True}
+        settings: dict[str, Any] = {"cpus": CPUS, "tuning": "off", "run_dir": run_dir, "keep_run_dir": "always", "log": True}
         settings |= {"io_executors": EXECUTORS, "io_ageing": "off", "data_movement": flushing}
         settings["storage"] = described[-1:] if baseline else described
         if not baseline:
@@ -39,7 +39,7 @@ def run(name: str, variant: str) -> dict[str, Any]:
                 shape,
                 Path(described[-1]["mount"]),
                 constrained=not baseline,
-                compute=shape.compute if flushing else 0.0,
+                compute=shape.compute if flushing else LEAST_COMPUTE,
                 # It is alike in all iterations of the baseline: nothing fills up.
                 iterations=1 if baseline else shape.iterations,
             )

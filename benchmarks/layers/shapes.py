@@ -23,6 +23,11 @@ from typing import Any
 from benchmarks.layers.devices import RATE, SECOND, SIZE
 
 
+CPUS = 2
+#: seconds there: less, and results would be written before the program has asked for all of them
+LEAST_COMPUTE = 1.0
+
+
 @dataclass(frozen=True)
 class Shape:
     #: MB there of the results, in the order in which tasks write them
@@ -47,7 +52,7 @@ class Shape:
 
 
 SHAPES = {
-    "alignment": Shape((200, 800), repeats=10, holds=1 / 2.4, compute=18),
+    "alignment": Shape((200, 800), repeats=10, holds=1 / 2.4, compute=22),
     "synthetic": Shape((800, 500), repeats=20, holds=1 / 1.56, compute=12),
     "hmmer": Shape((400,), repeats=20, holds=1 / 1.84, compute=16),
 }
@@ -63,8 +68,8 @@ def phases(shape: Shape, results: Path, *, constrained: bool, compute: float, it
     seconds = []
     for iteration in range(iterations):
         # What is computed first hides nothing: no file is there yet to be moved.
-        share = compute * SECOND * 2 / (shape.repeats * len(shape.sizes)) if iteration else 0.0
-        gathered = gather([produce(share) for _ in range(shape.repeats * len(shape.sizes))])
+        inputs = _inputs(shape, compute if iteration else LEAST_COMPUTE)
+        gathered = gather([produce(seconds_each) for seconds_each in inputs])
         for number in range(shape.repeats):
             for size in shape.sizes:
                 writers[size](gathered, str(results / f"{iteration}-{number}-{size}"))
@@ -73,6 +78,12 @@ def phases(shape: Shape, results: Path, *, constrained: bool, compute: float, it
         barrier()
         seconds.append(time.perf_counter() - began)
     return seconds
+
+
+def _inputs(shape: Shape, compute: float) -> list[float]:
+    """Seconds of each input, so that the computing units take `compute` seconds there for all of them."""
+    count = shape.repeats * len(shape.sizes)
+    return [compute * SECOND * CPUS / count] * count
 
 
 def _compute_task() -> Any:

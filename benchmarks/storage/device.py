@@ -40,5 +40,5 @@ def mounted() -> Iterator[Path]:
     """A directory for the device, in memory if possible: the real storage must be faster than what it emulates."""
     memory = Path("/dev/shm")
     parent = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=parent) as directory:
+    with tempfile.TemporaryDirectory(prefix="bench-of-penstock-", dir=parent) as directory:
         yield Path(directory)

@@ -105,7 +105,7 @@ def be_killed(name: str) -> None:
 class Story:
     """The scenario, what each name may hold after every step, and what the program was told."""
 
-    def __init__(self, folder: Path, memory: Path, journal: Path | None = None) -> None:
+    def __init__(self, folder: Path, memory: Path, *, journal: Path | None = None, data_movement: bool = True) -> None:
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         self.layers = {name: place / name for name, place in (("fast", memory), ("middle", folder), ("low", folder))}
@@ -115,6 +115,7 @@ class Story:
         self.allowed: dict[Path, set[bytes | None]] = {}
         self.told: list[str] = []
         self._journal = journal
+        self._data_movement = data_movement
 
     def run(self) -> None:
         """Everything that housekeeping does: to a home off all layers, on a layer, on a crowded one; temp; deletion."""
@@ -123,7 +124,7 @@ class Story:
             layer("middle", self.layers["middle"], bandwidth="200MB/s"),
             layer("low", self.layers["low"], capacity="2500B"),
             mode="inline",
-            data_movement=True,
+            data_movement=self._data_movement,
         )
         home, low = self.home, self.layers["low"]
         try:

@@ -169,6 +169,20 @@ def write_and_delete(path: str, number: int) -> None:
 @constraint(storage_bw=PART)
 @io
 @task(path=FILE_OUT)
+def make_oddly(path: str, kind: str) -> None:
+    """Makes something of the name it was given that is no plain file."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        os.mkdir(path)
+    else:
+        fill(f"{path}.1", 1, 1000)
+        os.symlink(f"{path}.1" if kind == "link" else f"{os.path.basename(path)}.1", path)
+
+
+@constraint(storage_bw=PART)
+@io
+@task(path=FILE_OUT)
 def wrap_the_error(path: str, number: int, size: int) -> None:
     """As libraries do: what the disk said is the cause of what is raised."""
     try:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.conftest import wait_until
 from tests.faults import storage_tasks as tasks
 from tests.faults.layers import assert_given_back, assert_home, layer, names_in, remains, start
 from tests.faults.programs import Gate, Tally
 
 import penstock
 from penstock.errors import TaskCancelled, TaskTimeout, WorkerDied
+from penstock.runtime import housekeeping
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -170,6 +173,29 @@ def test_process_killed_when_files_were_complete_but_nobody_told(
     with pytest.raises(WorkerDied):
         tasks.write_two(home / "first", home / "second", 1).result(timeout=15)
     finished_run(runtime, disk, home)
+
+
+def test_remains_of_a_dead_attempt_are_not_those_of_the_next(
+    disk: Path, home: Path, tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Remains are removed after whatever else there is to do, and the next attempt may be quicker than that."""
+    naming, goes_on, link = threading.Event(), threading.Event(), housekeeping.link
+
+    def slow_link(source: str, name: str) -> None:
+        naming.set()
+        assert goes_on.wait(10)
+        link(source, name)
+
+    monkeypatch.setattr(housekeeping, "link", slow_link)
+    runtime = start(layer("disk", disk), io_executors=2)
+    tasks.write(home / "first", 1)
+    assert naming.wait(10)
+    tasks.end_once(home / "second", 2, "killed", tally)
+    wait_until(lambda: not runtime.driver.engine.unfinished)
+    goes_on.set()
+    finished_run(runtime, disk, home, "first", "second")
+    assert tally.count() == 2
+    assert_home(home / "second", 2)
 
 
 @pytest.mark.parametrize("mode", ["parallel", "inline"])

@@ -76,11 +76,16 @@ def test_scenario_without_a_fault(tmp_path: Path, memory: Path) -> None:
         assert_home(story.layers["low"] / name, number, size)
 
 
+#: files move down during the run, or rest where they were written until its end
+MOVEMENT = pytest.mark.parametrize("movement", [True, False], ids=["moving", "resting"])
+
+
+@MOVEMENT
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EINTR], ids=errno.errorcode.get)
-def test_any_call_that_fails_once_loses_nothing(tmp_path: Path, memory: Path, error: int) -> None:
+def test_any_call_that_fails_once_loses_nothing(tmp_path: Path, memory: Path, error: int, movement: bool) -> None:
     for number in range(1, MOST_CALLS):
         (memory / f"{number}").mkdir()
-        story = Story(tmp_path / f"{number}", memory / f"{number}")
+        story = Story(tmp_path / f"{number}", memory / f"{number}", data_movement=movement)
         with Disk(number, failing(error)).at_work() as disk:
             story.run()
         where = f"call {number}, {disk.failed_call}; told: {story.told}"
@@ -88,7 +93,7 @@ def test_any_call_that_fails_once_loses_nothing(tmp_path: Path, memory: Path, er
         assert_told_of_links(story)
         if not disk.happened:
             break
-    assert 40 < number < MOST_CALLS
+    assert 30 < number < MOST_CALLS
 
 
 def test_disk_that_fails_for_good_at_any_call_loses_nothing(tmp_path: Path, memory: Path) -> None:
@@ -100,7 +105,7 @@ def test_disk_that_fails_for_good_at_any_call_loses_nothing(tmp_path: Path, memo
         assert_told_of_links(story)
         if not disk.happened:
             break
-    assert 40 < number < MOST_CALLS
+    assert 30 < number < MOST_CALLS
 
 
 class UnforgivingStory(Story):
@@ -115,11 +120,12 @@ class UnforgivingStory(Story):
 # --- the program is killed ----------------------------------------------------------------------------------------
 
 
-def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path) -> None:
+@MOVEMENT
+def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path, movement: bool) -> None:
     for number in range(1, MOST_CALLS):
         (memory / f"{number}").mkdir()
         journal = tmp_path / f"journal-{number}"
-        story = Story(tmp_path / f"{number}", memory / f"{number}", journal)
+        story = Story(tmp_path / f"{number}", memory / f"{number}", journal=journal, data_movement=movement)
         status = in_a_fork(lambda story=story, number=number: Disk(number, be_killed, only=CHANGING), story)
         for path, texts in could_hold(journal).items():
             if path.name != "temp" or path.exists():  # its name may outlive it
@@ -127,7 +133,7 @@ def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path) 
         if status == 0:
             break
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"killed at call {number}"
-    assert 40 < number < MOST_CALLS
+    assert 30 < number < MOST_CALLS
 
 
 def in_a_fork(make: Callable[[], Disk], story: Story) -> int:

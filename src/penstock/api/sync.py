@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import copy
 import itertools
 import os
@@ -147,11 +148,11 @@ def delete_file(path: Any) -> None:
     name = as_path(path, "the file")
     if runtime is not None:
         wait_for_file(runtime, name, alone=True)
-        if os.path.lexists(name):
-            drop_copies(runtime, name)
-            if not os.path.lexists(name):
-                return  # it was just being moved, and went with its copies
     os.unlink(path)
+    if runtime is not None:
+        drop_copies(runtime, name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)  # a move that was under way gave the file its name again
 
 
 def cancel(*futures: Any) -> bool:

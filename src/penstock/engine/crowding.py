@@ -43,7 +43,9 @@ def doubt(state: State) -> None:
 
 def look(state: State) -> None:
     """I/O tasks wait and none could be placed: help those that wait for room."""
-    if not is_io_quiet(state) or any(is_active(state, course) for course in state.courses.values()):
+    if not state.ledger.open_io or not is_io_quiet(state):
+        return
+    if any(is_active(state, course) for course in state.courses.values()):
         return
     if relieve(state) or len(state.ledger.holders) or len(state.ready):
         return
@@ -53,7 +55,7 @@ def look(state: State) -> None:
         for task in list(state.io_ready.tasks()):
             assert isinstance(task, IOTaskRecord)
             # One that an earlier one took along has left by now.
-            if task.task in state.tasks:
+            if task.task in state.tasks and task.requirements.layered:
                 finish_without_outputs(state, task, Failure(FailureKind.STORAGE_FULL, _message(state, task)))
 
 

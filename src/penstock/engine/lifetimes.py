@@ -63,9 +63,10 @@ def file_published(state: State, event: Published) -> None:
     state.publishing.discard(event.version)
     version = state.versions[event.version]
     version.published = True
-    if version.placed is not None and version.file is not None:
+    version.unnamed = event.path == version.scratch
+    if version.placed is not None and version.file is not None and not version.unnamed:
         leave_home(state, version.file)  # a link has taken its place
-    if event.path == version.scratch and version.placed is None:
+    if version.unnamed and version.placed is None:
         version.scratch = None  # it could not be named: the copy is all there is, and stays
     drop_if_unused(state, version)
 

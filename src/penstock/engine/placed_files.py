@@ -67,7 +67,9 @@ def is_replaced(state: State, version: VersionRecord) -> bool:
     chain = list(state.files[version.file])
     for number in chain[chain.index(version.version) + 1 :]:
         newer = state.versions[number]
-        if type(newer.outcome) is FileRef and not newer.borrowed and (newer.scratch is None or newer.published):
+        if type(newer.outcome) is not FileRef or newer.borrowed or newer.unnamed:
+            continue
+        if newer.scratch is None or newer.published:
             return True
     return False
 

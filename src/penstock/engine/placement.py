@@ -202,7 +202,8 @@ def end_attempt(state: State, task: TaskRecord) -> None:
     lane.since = state.now
     if not queue:
         state.ledger.give_back(task, lane)
-        state.io_changed = state.io_changed or lane.io
+        # What a compute task gives back may be the memory that an I/O task waits for.
+        state.io_changed = state.io_changed or lane.io or task.requirements.memory > 0
         state.starve(lane)
         state.backlogged.pop(lane, None)
         return

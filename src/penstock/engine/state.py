@@ -134,6 +134,7 @@ class VersionRecord:
         "published",
         "scratch",
         "temp",
+        "unnamed",
         "uses",
         "version",
         "waiters",
@@ -164,6 +165,8 @@ class VersionRecord:
         self.placed: Placed | None = None
         #: for files: its content is whatever bears the file's name, which may be an older version on a layer
         self.borrowed = False
+        #: for files: it could not be given the name
+        self.unnamed = False
         #: for files: of use during the run only
         self.temp = False
 

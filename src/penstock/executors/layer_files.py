@@ -38,9 +38,9 @@ class LayerFolder:
         """The folder in which an attempt writes a file."""
         return os.path.join(self.work, f"{task}-{owner}-{_mark(file)}")
 
-    def finished(self, file: str, task: int, *, temp: bool) -> str:
-        """The path of a finished file."""
-        folder = os.path.join(self.work if temp else self.kept, f"{task}-{_mark(file)}")
+    def finished(self, file: str, task: int, attempt: int, *, temp: bool) -> str:
+        """The path of a finished file; another attempt of the task has another one."""
+        folder = os.path.join(self.work if temp else self.kept, f"{task}.{attempt}-{_mark(file)}")
         return os.path.join(folder, os.path.basename(file))
 
     def make_room_for(self, path: str) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -112,15 +113,9 @@ class WrittenFiles:
         run = self._run
         assert output.file is not None
         path, folder = next((path, folder) for placed, path, folder in self._placed if placed is output)
-        try:
-            size = os.stat(path).st_size
-        except FileNotFoundError:
-            raise TaskError(
-                f"task {self._function.name} declares argument {self._function.parameter(output.path[0])} as a file "
-                f"that it writes, but did not create {output.file}"
-            ) from None
+        path, size = self._plain_file(path, output)
         if folder is not None:
-            target = folder.finished(output.file, run.task, temp=output.temp)
+            target = folder.finished(output.file, run.task, run.attempt, temp=output.temp)
             folder.make_room_for(target)
             os.replace(path, target)
             self._finished.append(target)
@@ -130,11 +125,27 @@ class WrittenFiles:
             return FileRef(output.file, size)
         return FileRef(self._set_aside(path, output.file), size)
 
+    def _plain_file(self, path: str, output: Output) -> tuple[str, int]:
+        """Where the file is that the task wrote, and its size; a link to one beside it counts as that."""
+        what = (
+            f"task {self._function.name} declares argument {self._function.parameter(output.path[0])} as a file that "
+            f"it writes"
+        )
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            raise TaskError(f"{what}, but did not create {output.file}") from None
+        if not stat.S_ISREG(status.st_mode):
+            raise TaskError(f"{what}, but made {output.file} something else than a plain file")
+        folder = os.path.realpath(os.path.dirname(path))
+        real = os.path.realpath(path)
+        return (real if os.path.dirname(real) == folder else path), status.st_size
+
     def _set_aside(self, path: str, file: str) -> str:
         """Keep an updated file apart: it replaces what a further attempt would read, so it must have counted first."""
         waiting = private_folder(self._segments, file, self._run.task, "done")
         os.makedirs(waiting, exist_ok=True)  # an attempt that died after this point may have left it
-        moved = os.path.join(waiting, os.path.basename(path))
+        moved = os.path.join(waiting, os.path.basename(file))
         try:
             os.replace(path, moved)
         except OSError:

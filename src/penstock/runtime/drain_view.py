@@ -22,7 +22,8 @@ class DrainView:
     """One line on the terminal, drawn over as files arrive; elsewhere a line now and then."""
 
     def __init__(self, state: State) -> None:
-        placed = [version.placed for version in state.placed.values() if version.placed is not None]
+        self._state = state
+        placed = [version.placed for version in state.placed.values() if version.placed and not version.temp]
         self._files = len(placed)
         self._bytes = sum(one.size for one in placed)
         self._began = time.monotonic()
@@ -55,3 +56,10 @@ class DrainView:
         if self._live and self._shown_at:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+        left = [version for version in self._state.placed.values() if not version.temp]
+        if kind is not None and left:
+            names = ", ".join(version.file or "" for version in left[:3]) + (", …" if len(left) > 3 else "")
+            sys.stderr.write(
+                f"penstock: {len(left)} finished files are still on their storage layers, and their names are links "
+                f"to them: {names}\n"
+            )

@@ -171,6 +171,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         if self._state == _PENDING:
             self._wait(timeout)
         if type(self._outcome) is not Failure:
+            if self._runtime.driver.engine.naming:
+                self._runtime.driver.await_names()
             return None
         error = self._runtime.observe(self._outcome)
         if self._state == _CANCELLED:

@@ -127,9 +127,11 @@ class Housekeeping:
         try:
             if command.layer:
                 folder = self._folders[command.layer]
-                target = folder.finished(command.name, -command.version, temp=command.temp)
+                target = folder.finished(command.name, -command.version, 0, temp=command.temp)
                 folder.make_room_for(target)
             streams += self._emulated_streams(command.source, target)
+            for stream in streams:
+                stream.begin()  # both at once: a copy reads ahead of what it writes
 
             def note_progress(copied: int) -> None:
                 self.flushed += copied
@@ -218,7 +220,7 @@ class Housekeeping:
             for file, temp in files:
                 folders.append(layer.private(file, task.task, str(worker)))
                 # Put in its place by an attempt that did not live to say so.
-                folders.append(os.path.dirname(layer.finished(file, task.task, temp=temp)))
+                folders.append(os.path.dirname(layer.finished(file, task.task, task.attempt, temp=temp)))
         for folder in folders:
             self._mover.do(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 

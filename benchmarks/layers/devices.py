@@ -1,7 +1,7 @@
 """Three emulated layers in the proportions of a node of CTE-Power: NVRAM, SSD and parallel file system (PFS).
 
 Published of it: 6026, 2743 and 900 MB/s when writing, 1 TB of NVRAM and 1.9 TB of SSD to fill. Bandwidth is scaled by
-1/100; a second is scaled to 1/5, so sizes are scaled by 1/500. How many streams it takes to reach the bandwidth was not
+1/100; a second is scaled to 1/4, so sizes are scaled by 1/400. How many streams it takes to reach the bandwidth was not
 published. Ours is what such devices do: a stream of the NVRAM gets at most 1500 MB/s, of the SSD 914, of the PFS 300,
 and more streams than fill a layer cost nothing. So a large file on the PFS takes long, even if nobody else writes.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 MB = 10**6
 #: seconds here for one second there
-SECOND = 0.2
+SECOND = 0.25
 #: bytes per second here for one MB/s there
 RATE = MB / 100
 #: bytes here for one MB there
@@ -47,8 +47,8 @@ def layers(root: Path, nvram: float) -> list[dict[str, Any]]:
 def _layer(device: Device, root: Path, nvram: float) -> dict[str, Any]:
     mount = root / device.name
     mount.mkdir()
-    streams = ceil(device.bandwidth / device.stream)
-    curve = [[count, f"{min(count * device.stream, device.bandwidth) * RATE:.0f}B/s"] for count in range(1, streams + 1)]
+    streams = range(1, ceil(device.bandwidth / device.stream) + 1)
+    curve = [[count, f"{min(count * device.stream, device.bandwidth) * RATE:.0f}B/s"] for count in streams]
     layer: dict[str, Any] = {"name": device.name, "mount": str(mount), "curve": curve}
     layer["bandwidth"] = f"{device.bandwidth * RATE:.0f}B/s"
     if device.capacity:

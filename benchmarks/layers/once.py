@@ -28,8 +28,8 @@ def run(name: str, variant: str) -> dict[str, Any]:
     baseline, flushing = variant == BASELINE, variant.endswith(FLUSH)
     with mounted() as root, tempfile.TemporaryDirectory() as run_dir:
         described = layers(root, shape.nvram)
-        settings: dict[str, Any] = {"cpus": CPUS, "tuning": "off", "run_dir": run_dir, "keep_run_dir": "always", "log": True}
-        settings |= {"io_executors": EXECUTORS, "io_ageing": "off", "data_movement": flushing}
+        settings: dict[str, Any] = {"cpus": CPUS, "io_executors": EXECUTORS, "data_movement": flushing}
+        settings |= {"tuning": "off", "io_ageing": "off", "log": True, "run_dir": run_dir, "keep_run_dir": "always"}
         settings["storage"] = described[-1:] if baseline else described
         if not baseline:
             settings["io_scheduler"] = variant.removesuffix(FLUSH)

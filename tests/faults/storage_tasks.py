@@ -27,7 +27,7 @@ def content(number: int, size: int = 1000) -> bytes:
     return random.Random(number).randbytes(size)
 
 
-def fill(path: str, number: int, size: int) -> None:
+def fill(path: str | Path, number: int, size: int) -> None:
     with open(path, "wb") as file:
         file.write(content(number, size))
 
@@ -35,14 +35,14 @@ def fill(path: str, number: int, size: int) -> None:
 @constraint(storage_bw=PART)
 @io
 @task(path=FILE_OUT)
-def write(path: str, number: int, size: int = 1000) -> None:
+def write(path: str | Path, number: int, size: int = 1000) -> None:
     fill(path, number, size)
 
 
 @constraint(storage_bw=WHOLE, storage_size="10MB")
 @io
 @task(path=FILE_OUT)
-def write_alone(path: str, number: int, size: int = 1000) -> None:
+def write_alone(path: str | Path, number: int, size: int = 1000) -> None:
     """Needs all of a layer's bandwidth, and ten megabytes of it."""
     fill(path, number, size)
 
@@ -50,17 +50,17 @@ def write_alone(path: str, number: int, size: int = 1000) -> None:
 @constraint(storage_bw=PART)
 @io
 @task(path=FILE_OUT(temp=True))
-def write_temp(path: str, number: int, size: int = 1000) -> None:
+def write_temp(path: str | Path, number: int, size: int = 1000) -> None:
     fill(path, number, size)
 
 
 @task(path=FILE_IN)
-def read(path: str) -> bytes:
+def read(path: str | Path) -> bytes:
     return Path(path).read_bytes()
 
 
 @task(path=FILE_IN)
-def read_slowly(path: str, gate: TaskSide) -> bytes:
+def read_slowly(path: str | Path, gate: TaskSide) -> bytes:
     gate.hold()
     return Path(path).read_bytes()
 
@@ -84,7 +84,7 @@ def hang() -> None:
 ENDS = {"killed": be_killed, "left": leave}
 
 
-def half(path: str, number: int) -> None:
+def half(path: str | Path, number: int) -> None:
     with open(path, "wb") as file:
         file.write(content(number)[:500])
 
@@ -92,7 +92,7 @@ def half(path: str, number: int) -> None:
 @constraint(storage_bw=WHOLE, storage_size="10MB")
 @io
 @task(path=FILE_OUT)
-def end_once(path: str, number: int, end: str, tally: Tally) -> None:
+def end_once(path: str | Path, number: int, end: str, tally: Tally) -> None:
     """Its first attempt ends its process in the middle of the write."""
     if tally.mark() == 1:
         half(path, number)
@@ -103,7 +103,7 @@ def end_once(path: str, number: int, end: str, tally: Tally) -> None:
 @constraint(storage_bw=WHOLE, storage_size="10MB")
 @io
 @task(path=FILE_OUT)
-def end_always(path: str, number: int, end: str, tally: Tally) -> None:
+def end_always(path: str | Path, number: int, end: str, tally: Tally) -> None:
     tally.mark()
     half(path, number)
     ENDS[end]()
@@ -112,7 +112,7 @@ def end_always(path: str, number: int, end: str, tally: Tally) -> None:
 @constraint(storage_bw=WHOLE, storage_size="10MB")
 @io
 @task(path=FILE_OUT, timeout=0.3)
-def take_too_long(path: str, number: int) -> None:
+def take_too_long(path: str | Path, number: int) -> None:
     half(path, number)
     hang()
 
@@ -120,7 +120,7 @@ def take_too_long(path: str, number: int) -> None:
 @constraint(storage_bw=WHOLE, storage_size="10MB")
 @io
 @task(path=FILE_OUT)
-def hold_half(path: str, number: int, notes: str, gate: TaskSide) -> None:
+def hold_half(path: str | Path, number: int, notes: str, gate: TaskSide) -> None:
     """Writes half, notes its process and waits; its second attempt writes the file."""
     with open(notes, "a+") as file:
         again = file.tell() > 0
@@ -135,7 +135,7 @@ def hold_half(path: str, number: int, notes: str, gate: TaskSide) -> None:
 @constraint(storage_bw="auto(10,100,2)", storage_size="1MB")
 @io
 @task(path=FILE_OUT)
-def learn(path: str, number: int, deaths: int, tally: Tally) -> None:
+def learn(path: str | Path, number: int, deaths: int, tally: Tally) -> None:
     """Its constraint is learned; the first few attempts of all end their processes."""
     if tally.mark() <= deaths:
         half(path, number)
@@ -146,7 +146,7 @@ def learn(path: str, number: int, deaths: int, tally: Tally) -> None:
 @constraint(storage_bw=PART)
 @io
 @task(one=FILE_OUT, two=FILE_OUT)
-def write_two(one: str, two: str, number: int) -> None:
+def write_two(one: str | Path, two: str | Path, number: int) -> None:
     fill(one, number, 1000)
     fill(two, number + 1, 1000)
 
@@ -154,14 +154,14 @@ def write_two(one: str, two: str, number: int) -> None:
 @constraint(storage_bw=PART)
 @io
 @task(one=FILE_OUT, two=FILE_OUT)
-def write_one_of_two(one: str, two: str, number: int) -> None:
+def write_one_of_two(one: str | Path, two: str | Path, number: int) -> None:
     fill(one, number, 1000)
 
 
 @constraint(storage_bw=PART)
 @io
 @task(path=FILE_OUT)
-def write_and_delete(path: str, number: int) -> None:
+def write_and_delete(path: str | Path, number: int) -> None:
     fill(path, number, 1000)
     os.unlink(path)
 
@@ -169,7 +169,7 @@ def write_and_delete(path: str, number: int) -> None:
 @constraint(storage_bw=PART)
 @io
 @task(path=FILE_OUT)
-def make_oddly(path: str, kind: str) -> None:
+def make_oddly(path: str | Path, kind: str) -> None:
     """Makes something of the name it was given that is no plain file."""
     if kind == "pipe":
         os.mkfifo(path)
@@ -183,7 +183,7 @@ def make_oddly(path: str, kind: str) -> None:
 @constraint(storage_bw=PART)
 @io
 @task(path=FILE_OUT)
-def wrap_the_error(path: str, number: int, size: int) -> None:
+def wrap_the_error(path: str | Path, number: int, size: int) -> None:
     """As libraries do: what the disk said is the cause of what is raised."""
     try:
         fill(path, number, size)

@@ -21,6 +21,7 @@ from tests.faults.programs import Gate, Tally
 
 import penstock
 from penstock.errors import TaskCancelled, TaskTimeout, WorkerDied
+from penstock.executors import mover
 from penstock.runtime import housekeeping
 
 pytestmark = pytest.mark.timeout(30)
@@ -179,7 +180,7 @@ def test_remains_of_a_dead_attempt_are_not_those_of_the_next(
     disk: Path, home: Path, tally: Tally, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Remains are removed after whatever else there is to do, and the next attempt may be quicker than that."""
-    naming, goes_on, link = threading.Event(), threading.Event(), housekeeping.link
+    naming, goes_on, link = threading.Event(), threading.Event(), mover.link
 
     def slow_link(source: str, name: str) -> None:
         naming.set()

@@ -126,7 +126,7 @@ def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path, 
         (memory / f"{number}").mkdir()
         journal = tmp_path / f"journal-{number}"
         story = Story(tmp_path / f"{number}", memory / f"{number}", journal=journal, data_movement=movement)
-        status = in_a_fork(lambda story=story, number=number: Disk(number, be_killed, only=CHANGING), story)
+        status = in_a_fork(Disk(number, be_killed, only=CHANGING), story)
         for path, texts in could_hold(journal).items():
             if path.name != "temp" or path.exists():  # its name may outlive it
                 assert held_by(path) in texts, f"{path}, killed at call {number}"
@@ -136,13 +136,13 @@ def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path, 
     assert 30 < number < MOST_CALLS
 
 
-def in_a_fork(make: Callable[[], Disk], story: Story) -> int:
+def in_a_fork(disk: Disk, story: Story) -> int:
     """Run the scenario in a copy of this process: how that ended."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            with make().at_work():
+            with disk.at_work():
                 story.run()
             status = 0
         finally:

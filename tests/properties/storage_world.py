@@ -15,7 +15,7 @@ from tests.properties.engine_world import Attempt, World, WorldLane
 
 from penstock.engine.crowding import GRACE
 from penstock.engine.engine import Engine
-from penstock.engine.state import IOTaskRecord
+from penstock.engine.state import IOTaskRecord, Placed
 from penstock.model import events
 from penstock.model.commands import Command, Discard, Launch, Move, Publish, Warm
 from penstock.model.data import FileRef, Slot
@@ -57,8 +57,9 @@ class StorageWorld(World):
         #: versions of each name, oldest first; the least that the name may mean now, -1 if it need not exist
         self.history: dict[str, list[int]] = {}
         self.least: dict[str, int] = {}
-        #: names that the program waits for, to change them itself
+        #: names that the program waits for, to change them itself or to delete them
         self.wanted_home: set[str] = set()
+        self.deleting: set[str] = set()
         #: layers that ready tasks are bound to, and when layers said that they are full
         self._anchors: dict[int, str] = {}
         self.said_full: dict[str, float] = {}
@@ -74,17 +75,58 @@ class StorageWorld(World):
         self._judge_names()
         for name in sorted(self.wanted_home):
             self._await_home(name)
-        assert not self.wanted_home or not self.is_still(), f"the program waits for ever for {self.wanted_home}"
+        waiting = self.wanted_home | {name for name in self.deleting if not self._has_left_layers(name)}
+        assert not waiting or not self.is_still(), f"the program waits for ever for {waiting}"
         self.broken = False
+
+    def is_alone(self, name: str) -> bool:
+        """Whether the program may change or delete a file: it is under its name, and no task uses it."""
+        if name in self.wanted_home | self.deleting or self.read(FileRef(name)) is None:
+            return False
+        if self.held.intersection(self.history[name]):
+            return False
+        records = [self.engine.state.versions[number] for number in self.engine.state.files.get(name, ())]
+        return all(
+            record.outcome is not None and not record.uses and (record.scratch is None or record.published)
+            for record in records
+        )
 
     def _await_home(self, name: str) -> None:
         """The program goes on once the file is under its name, or cannot be moved."""
-        record = self.engine.state.versions.get(self.newest[name])
-        failed = record is not None and record.placed is not None and bool(record.placed.error)
-        if record is None or record.scratch is None or failed:
+        on_layers = self._on_layers(name)
+        if all(placed.error for placed in on_layers):
             self.wanted_home.discard(name)
-            if not failed:
+            if not on_layers:
                 self._program_writes(name, -len(self.log))
+
+    def _on_layers(self, name: str) -> list[Placed]:
+        state = self.engine.state
+        records = [state.versions[number] for number in state.files.get(name, ())]
+        return [record.placed for record in records if record.placed is not None and record.scratch is not None]
+
+    def want_home(self, name: str) -> None:
+        self.wanted_home.add(name)
+        self.tell(events.HomeWanted(name))
+
+    def delete(self, name: str) -> None:
+        """The program deletes a file: first its copies go, then its name."""
+        self.deleting.add(name)
+        self.tell(events.FileDropped(name))
+
+    def _has_left_layers(self, name: str) -> bool:
+        state = self.engine.state
+        return not state.discarding and not any(state.versions[n].placed for n in state.files.get(name, ()))
+
+    def finish_deletions(self) -> None:
+        for name in sorted(self.deleting):
+            if self._has_left_layers(name):
+                while self.errands:
+                    self.do_errand()
+                self._remove(name)
+                self.deleting.discard(name)
+                # Nothing that was written before may come back.
+                self.history[name] = []
+                self.least[name] = -1
 
     def _before_commands(self, event: events.Event) -> None:
         first, *others = [engine.state for engine in self.engines]
@@ -179,8 +221,8 @@ class StorageWorld(World):
 
     def _discard(self, path: str) -> None:
         if path in self.history:
-            # A name goes at the end, if it is of use during the run only.
-            assert self.draining
+            # A name goes at the end, if it is of use during the run only, or because the program deletes it.
+            assert self.draining or path in self.deleting
             self.least[path] = -1
             self._remove(path)
             return
@@ -277,6 +319,8 @@ class StorageWorld(World):
 
     def _judge_names(self) -> None:
         for name, versions in self.history.items():
+            if name in self.deleting:
+                continue
             content = self.read(FileRef(name))
             if content is None:
                 going = self.draining and Discard(name) in self.errands
@@ -300,16 +344,11 @@ class StorageWorld(World):
     def _program_writes(self, name: str, number: int) -> None:
         """The program changes a file that is at home and that no task uses."""
         assert name not in self.links
+        if self._is_temp(self.disk[name]):
+            self.temps.add(number)
         self.model.versions[number] = ModelVersion(content=f"program {number}")
         self._put(name, f"program {number}", None)
         self.history[name].append(number)
-
-    def program_deletes(self, name: str) -> None:
-        self._remove(name)
-        # Nothing that was written before may come back.
-        self.history[name] = []
-        self.least[name] = -1
-        self.tell(events.FileDropped(name))
 
     # --- liveness -----------------------------------------------------------------------------------------------------
 
@@ -467,9 +506,13 @@ class StorageWorld(World):
         for name, versions in self.history.items():
             made = [version for version in versions if self.model.versions[version].content is not None]
             assert name not in self.links, f"{name} is still a link"
-            if made and made[-1] not in self.temps:
-                content = self.read(FileRef(name))
-                assert content is not None, f"{name} is lost"
-                assert self.engine.state.draining
-        ours = [path for path in self.disk if "/ours/" in path]
-        assert not ours, f"{ours} were left on layers"
+            content = self.model.versions[made[-1]].content if made else None
+            if content is not None and self._is_temp(content):
+                content = None
+            if made:
+                assert self.read(FileRef(name)) == content, f"{name} is lost, or kept in vain"
+        ours = [path for path in self.disk if "/ours/" in path or ".waits." in path]
+        assert not ours, f"{ours} were left behind"
+
+    def _is_temp(self, content: str) -> bool:
+        return any(self.model.versions[version].content == content for version in self.temps)

@@ -17,7 +17,6 @@ from tests.properties.test_engine_machine import EngineMachine
 
 from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
-from penstock.model import events
 from penstock.model.resources import Auto, Node, Requirements, StorageLayer
 from penstock.model.tasks import OnFailure, TaskSpec
 from penstock.scheduling.compute import Fifo, Locality
@@ -139,7 +138,7 @@ class StorageMachine(EngineMachine):
         return self.world.possible(spec.requirements) or self.world.engine.state.ledger.shrunk
 
     def _use_file(self, direction: str, file: str, *args: Any, **fields: Any) -> None:
-        if file not in self.world.wanted_home:
+        if file not in self.world.wanted_home | self.world.deleting:
             super()._use_file(direction, file, *args, **fields)
 
     def _is_temp(self, data: st.DataObject) -> bool:
@@ -148,26 +147,15 @@ class StorageMachine(EngineMachine):
     @precondition(lambda self: self._alone())
     @rule(data=st.data())
     def want_home(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(self._alone()))
-        self.world.wanted_home.add(name)
-        self.world.tell(events.HomeWanted(name))
+        self.world.want_home(data.draw(st.sampled_from(self._alone())))
 
     @precondition(lambda self: self._alone())
     @rule(data=st.data())
     def delete_file(self, data: st.DataObject) -> None:
-        self.world.program_deletes(data.draw(st.sampled_from(self._alone())))
+        self.world.delete(data.draw(st.sampled_from(self._alone())))
 
     def _alone(self) -> list[str]:
-        """Files of tasks that are complete under their name, and that no task uses."""
-        found = []
-        state = self.world.engine.state
-        for name, version in self.world.newest.items():
-            record = state.versions.get(version)
-            if name in self.world.wanted_home:
-                continue
-            if record is not None and record.placed is not None and record.published and not record.uses:
-                found.append(name)
-        return sorted(found)
+        return [name for name in self.world.history if self.world.is_alone(name)]
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
@@ -217,6 +205,8 @@ class StorageMachine(EngineMachine):
                 world.do_move()
             else:
                 world.warm()
+            world.finish_deletions()
+        world.finish_deletions()
 
     @rule(seconds=st.sampled_from([0.001, 0.02, 0.06, 0.6, 2.5, 10.5]))
     def tick(self, seconds: float) -> None:

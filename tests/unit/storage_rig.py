@@ -41,6 +41,7 @@ class StorageRig(Rig):
 
     def __init__(self, *layers: StorageLayer, executors: int = 4, nodes: int = 1, lanes: int = 1, **rules: Any) -> None:
         super().__init__(lanes=0, storage=StorageRules(**rules))
+        self.now = 1.0
         for index in range(nodes):
             name = f"n{index}" if nodes > 1 else "n"
             self.tell(NodeJoined(Node(name, lanes, 0, (), layers or (FAST, SLOW), executors)))

@@ -118,6 +118,10 @@ def moved(state: State, event: Moved) -> None:
         drop_old_copies(state, version)  # whoever read them is gone
     drop_if_unused(state, version)
     if state.draining:
+        if event.path == version.file:
+            for older in _made(state, event.path):
+                if older is not version and older.placed is not None:
+                    _drop_from_layer(state, older)
         _drain_next(state)
 
 
@@ -185,17 +189,13 @@ def drain(state: State, event: Draining) -> None:
 
 def _settle_name(state: State, name: str) -> None:
     """Of a file's versions, the newest that exists keeps the name; nobody reads or replaces it any more."""
-    chain = [state.versions[number] for number in state.files[name]]
-    made = [version for version in chain if type(version.outcome) is FileRef and not version.borrowed]
+    made = _made(state, name)
     for version in made:
         if version.placed is not None:
             version.placed.error = ""
-            if version is not made[-1] or version.temp:
-                if version.placed.moving is None:
-                    leave_layer(state, version)
-                    drop_if_unused(state, version)
-                else:
-                    version.placed.dropped = version is not made[-1]
+            # Until the newest is home, the name may still mean an older one.
+            if version.temp or (version is not made[-1] and made[-1].placed is None):
+                _drop_from_layer(state, version)
         elif version.scratch is not None and not version.published:
             if version is not made[-1]:
                 state.out.append(Discard(version.scratch))
@@ -204,13 +204,29 @@ def _settle_name(state: State, name: str) -> None:
                 state.out.append(Publish(version.version, version.scratch, name))
 
 
+def _made(state: State, name: str) -> list[VersionRecord]:
+    """The versions of a file that exist on their own, oldest first."""
+    chain = [state.versions[number] for number in state.files.get(name, ())]
+    return [version for version in chain if type(version.outcome) is FileRef and not version.borrowed]
+
+
+def _drop_from_layer(state: State, version: VersionRecord) -> None:
+    assert version.placed is not None
+    if version.placed.moving is not None:
+        version.placed.dropped = not version.temp
+        return
+    leave_layer(state, version)
+    drop_if_unused(state, version)
+
+
 def _drain_next(state: State) -> None:
     if state.moving:
         return
     for version in state.placed.values():
         placed = version.placed
-        assert placed is not None
+        assert placed is not None and version.file is not None
         # Whoever still had to read it, or to replace it, will not: the run is over.
-        if placed.moving is None and not placed.error and version.scratch is not None and not placed.temp:
+        waits = placed.moving is None and not placed.error and version.scratch is not None and not placed.temp
+        if waits and _made(state, version.file)[-1] is version:
             _begin(state, version, placed, HOME)
             return

@@ -270,6 +270,8 @@ class Driver:
             show(files - len(state.placed), self.house.flushed)
         for version in state.placed.values():
             assert version.placed is not None and version.file is not None and version.scratch is not None
+            if not version.placed.error:
+                continue  # an older version, which the name still means because the newest could not be moved
             self.unobserved[version.file] = not_home(version.file, version.scratch, version.placed.error)
 
     # --- the control thread -------------------------------------------------------------------------------------

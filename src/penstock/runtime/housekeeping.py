@@ -245,7 +245,8 @@ def _secure_if_there(path: str) -> None:
 def not_home(file: str, kept: str, why: str) -> Failure:
     """A file that the end of the run found on a layer and could not bring home."""
     if os.path.exists(kept):
-        message = f"the file {file} could not be moved home and is kept as {kept}, to which its name is a link: {why}"
+        linked = ", to which its name is a link" if os.path.realpath(file) == os.path.realpath(kept) else ""
+        message = f"the file {file} could not be moved home and is kept as {kept}{linked}: {why}"
     else:
         message = f"the file {file} is lost: its copy on a storage layer is gone: {kept}"
     told = pickle.dumps(OSError(errno.EIO, message))

@@ -63,8 +63,9 @@ class StorageWorld(World):
         #: layers that ready tasks are bound to, and when layers said that they are full
         self._anchors: dict[int, str] = {}
         self.said_full: dict[str, float] = {}
-        #: since when nothing has run
-        self.still_since: float | None = None
+        #: when something last showed that there is room, or made some; since when tasks have been ready
+        self.room_made = 0.0
+        self._ready_since: dict[int, float] = {}
 
     # --- telling the engines ----------------------------------------------------------------------------------------
 
@@ -157,7 +158,7 @@ class StorageWorld(World):
         assert not self.attempts()
         assert not self.moves
         assert not any(isinstance(errand, Discard) and errand.tell for errand in self.errands)
-        assert self.still_since is not None and self.now - self.still_since >= GRACE
+        assert self.now - max(self.room_made, self._ready_since[task.call.task]) >= GRACE
         for node in self.nodes.values():
             assert not self._free_layers(node, need, self._anchors[task.call.task]), (
                 f"{need} was refused with room left"
@@ -217,6 +218,7 @@ class StorageWorld(World):
             case Discard(path, tell):
                 self._discard(path)
                 if tell:
+                    self.room_made = self.now
                     self.tell(events.Discarded(path))
 
     def _discard(self, path: str) -> None:
@@ -282,6 +284,7 @@ class StorageWorld(World):
         # No more than was declared, so that room can be judged.
         size = min(4, call.spec.requirements.capacity or 3)
         layered = size if launch.layer else None
+        self.room_made = self.now
         if index - call.returns in launch.redirected:
             path = self._path_on(launch.node, launch.layer, attempt.task, output.file)
         elif launch.publish and not output.update:
@@ -358,8 +361,6 @@ class StorageWorld(World):
         return not pending and not any(lane.kill_asked or lane.ending for lane in self.lanes.values())
 
     def _judge_liveness(self) -> None:
-        busy = bool(self.attempts() or self.moves)
-        self.still_since = None if busy else self.now if self.still_since is None else self.still_since
         state = self.engine.state
         ready = []
         for task in state.tasks.values():
@@ -372,6 +373,7 @@ class StorageWorld(World):
         for task in ready:
             anchor = task.anchor if isinstance(task, IOTaskRecord) else ""
             self._anchors[task.task] = anchor
+            self._ready_since.setdefault(task.task, self.now)
             for node in self.nodes.values():
                 could = self._fits(node, task.requirements) and self._storage_fits(node, task.requirements, anchor)
                 assert not could, f"{task.label} could run on {node.name}"

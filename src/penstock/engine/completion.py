@@ -13,7 +13,7 @@ from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import hold_segments, release_segments, segments_of
 from penstock.engine.outcomes import leave, release_successors, settle
-from penstock.engine.placed_files import note_written
+from penstock.engine.placed_files import note_named, note_written
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
 from penstock.engine.retries import tries_again
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
@@ -107,10 +107,8 @@ def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> None
     elif version.file is not None:
         if output.path != version.file:  # type: ignore[union-attr]
             version.scratch = output.path  # type: ignore[union-attr]
-        if version.temp:
-            state.temps.add(version.file)
         else:
-            state.temps.discard(version.file)
+            note_named(state, version)
 
 
 def _delivered_before(state: State, task: TaskRecord, number: int, output: Slot) -> None:

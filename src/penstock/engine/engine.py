@@ -92,7 +92,8 @@ class Engine:
             return commands
         if (state.ledger.open or state.hungry) and len(state.ready):
             placement.dispatch(state)
-        if state.io_changed:
+        # When nothing runs any more, what still waits for room must be helped or refused.
+        if state.io_changed or (len(state.io_ready) and not state.ledger.holders):
             self._schedule_io(state)
         elif state.hungry_io:
             io_placement.send_more(state)

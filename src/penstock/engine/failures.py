@@ -145,8 +145,11 @@ def unchanged(state: State, task: TaskRecord, version: VersionRecord) -> Slot:
 def _unchanged_file(version: VersionRecord, old: VersionRecord | None) -> FileRef:
     """The file as it was; if that is in a private copy, the copy is the new version's."""
     assert version.file is not None
-    if old is None or old.scratch is None or old.placed is not None:
+    if old is None or old.scratch is None:
         version.borrowed = True
         return FileRef(version.file)
+    if old.placed is not None:
+        version.borrowed = True  # the older version stays where it is, and the name may not mean it yet
+        return FileRef(version.file if old.published else old.scratch)
     version.scratch, old.scratch = old.scratch, None
     return FileRef(version.scratch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.lifetimes import drop_if_unused
-from penstock.engine.placed_files import drop_old_copies, leave_home, leave_layer
+from penstock.engine.placed_files import drop_old_copies, leave_home, leave_layer, note_named
 from penstock.engine.state import Placed, State, VersionRecord
 from penstock.model.commands import Discard, Move, Publish
 from penstock.model.data import FileRef
@@ -190,14 +190,16 @@ def drain(state: State, event: Draining) -> None:
 def _settle_name(state: State, name: str) -> None:
     """Of a file's versions, the newest that exists keeps the name; nobody reads or replaces it any more."""
     made = _made(state, name)
+    if made:
+        note_named(state, made[-1])
     for version in made:
         if version.placed is not None:
             version.placed.error = ""
             # Until the newest is home, the name may still mean an older one.
             if version.temp or (version is not made[-1] and made[-1].placed is None):
                 _drop_from_layer(state, version)
-        elif version.scratch is not None and not version.published:
-            if version is not made[-1]:
+        elif version.scratch is not None:
+            if version is not made[-1] or version.published:
                 state.out.append(Discard(version.scratch))
             elif version.version not in state.publishing:
                 state.publishing.add(version.version)

@@ -161,6 +161,9 @@ def is_active(state: State, course: Course) -> bool:
 def _settled(state: State, task: IOTaskRecord, tuner: Tuner, device: DeviceRecord) -> float:
     nodes = sum(any(other.name == device.name for other in node.devices) for node in state.ledger.nodes.values())
     before = tuner.choice
+    if before is not None and tuner not in state.unsettled:
+        return _whole(min(before.constraint, device.layer.bandwidth))
+    state.unsettled.discard(tuner)
     constraint = tuner.constraint(state.io_ready.count(task.function), nodes)
     choice = tuner.choice
     if choice is not None and (before is None or choice.constraint != before.constraint):
@@ -206,6 +209,7 @@ def note_arrival(state: State, task: IOTaskRecord) -> None:
     for key, tuner in state.tuners.items():
         if key[0] == identity:
             tuner.arrived(state.io_ready.count(task.function))
+            state.unsettled.add(tuner)
     for course in state.courses.values():
         if course.function == task.function:
             if not course.arrivals:
@@ -238,6 +242,8 @@ def arrange(state: State) -> None:
         if course.open:
             _close_if_deserted(state, course)
             continue
+        if device.course is course and not state.io_ready.count(course.function):
+            device.course = None  # those for whom it was kept are gone
         if course.rests or device.course not in (None, course):
             continue
         if _is_due(state, course):

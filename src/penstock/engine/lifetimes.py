@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_home, leave_layer
+from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_home, leave_layer, note_named
 from penstock.engine.state import State, VersionRecord
 from penstock.model.commands import Discard, Free, Publish
 from penstock.model.data import FileRef, SegmentId, Slot, Value
@@ -64,6 +64,8 @@ def file_published(state: State, event: Published) -> None:
     version = state.versions[event.version]
     version.published = True
     version.unnamed = event.path == version.scratch
+    if not version.unnamed:
+        note_named(state, version)
     if version.placed is not None and version.file is not None and not version.unnamed:
         leave_home(state, version.file)  # a link has taken its place
     if version.unnamed and version.placed is None:

@@ -23,6 +23,7 @@ __all__ = [
     "is_replaced",
     "leave_home",
     "leave_layer",
+    "note_named",
     "note_written",
 ]
 
@@ -39,6 +40,15 @@ def note_written(
         leave_home(state, name)
         device.store(content.size)
         state.at_home[name] = (device, content.size)
+
+
+def note_named(state: State, version: VersionRecord) -> None:
+    """A version bears its file's name: whether that goes with the run depends on the version."""
+    assert version.file is not None
+    if version.temp:
+        state.temps.add(version.file)
+    else:
+        state.temps.discard(version.file)
 
 
 def is_redirected(output: Output, node: NodeRecord, device: DeviceRecord) -> bool:

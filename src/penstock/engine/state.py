@@ -249,6 +249,8 @@ class State:
         self.io_changed = False
         #: what learns the constraint of a function on a layer, by identity and layer
         self.tuners: dict[tuple[str, str], Tuner] = {}
+        #: those whose function has new instances since the constraint was last chosen
+        self.unsettled: set[Tuner] = set()
         #: learning phases under way
         self.courses: dict[tuple[str, str], Course] = {}
         #: what was learned, for whoever keeps and shows it; whoever drives the engine empties it

@@ -24,6 +24,7 @@ ORDER = (
     "variants",
     "kmeans_checkpoints",
     "overlap_real_disk",
+    "io_schedulers",
 )
 
 

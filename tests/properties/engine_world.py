@@ -83,14 +83,14 @@ class World:
             for engine in self.engines:
                 check(engine, self.held_segments)
             self.log.append((event, self.now, answers[0]))
-            self._before_commands(event)
+            self._before_commands()
             for command in answers[0]:
                 further = self._carry_out(command)
                 if further is not None:
                     pending.append(further)
             self._judge()
 
-    def _before_commands(self, event: events.Event) -> None:
+    def _before_commands(self) -> None:
         """For worlds where an engine decides what the model cannot foretell."""
 
     def _carry_out(self, command: Command) -> events.Event | None:

@@ -129,7 +129,7 @@ class StorageWorld(World):
                 self.history[name] = []
                 self.least[name] = -1
 
-    def _before_commands(self, event: events.Event) -> None:
+    def _before_commands(self) -> None:
         first, *others = [engine.state for engine in self.engines]
         for other in others:
             assert other.reports == first.reports
@@ -137,10 +137,10 @@ class StorageWorld(World):
             other.reports.clear()
             other.notes.clear()
         running = {attempt.task for attempt in self.attempts()}
-        told_of = event.task if isinstance(event, events.Failed) else None
         for report in first.reports:
-            refused = report.final and report.failure.kind is FailureKind.STORAGE_FULL and report.task != told_of
-            if refused and len(report.failure.path) == 1:
+            refused = report.final and report.failure.kind is FailureKind.STORAGE_FULL
+            # Else it found its layer full, and the model knows that it does not try again.
+            if refused and report.task in self.model.tasks and len(report.failure.path) == 1:
                 assert report.task not in running
                 self._refused(self.model.tasks[report.task])
         for note in first.notes:

@@ -50,6 +50,8 @@ class StorageWorld(World):
         self.all_nodes: dict[str, Node] = {}
         #: sizes of real files that layered attempts wrote or that were moved
         self.sizes: dict[str, int] = {}
+        #: and of those that others wrote over, who say nothing of what they fill
+        self.loose: dict[str, int] = {}
         #: where a version was written
         self.written_on: dict[int, str] = {}
         #: versions that are of use during the run only
@@ -136,13 +138,17 @@ class StorageWorld(World):
             assert other.notes == first.notes
             other.reports.clear()
             other.notes.clear()
-        running = {attempt.task for attempt in self.attempts()}
-        for report in first.reports:
-            refused = report.final and report.failure.kind is FailureKind.STORAGE_FULL
+        refused = [
+            self.model.tasks[report.task]
+            for report in first.reports
+            if report.final
+            and report.failure.kind is FailureKind.STORAGE_FULL
+            and len(report.failure.path) == 1
             # Else it found its layer full, and the model knows that it does not try again.
-            if refused and report.task in self.model.tasks and len(report.failure.path) == 1:
-                assert report.task not in running
-                self._refused(self.model.tasks[report.task])
+            and report.task in self.model.tasks
+        ]
+        if refused:
+            self._refuse(refused)
         for note in first.notes:
             if isinstance(note, events.EpochEnded) and not note.partial:
                 node = self.all_nodes[note.node]
@@ -151,19 +157,20 @@ class StorageWorld(World):
         first.reports.clear()
         first.notes.clear()
 
-    def _refused(self, task: ModelTask) -> None:
-        """Only who has waited long for room, while nothing was done that could make some, may be refused."""
-        need = task.call.spec.requirements
-        assert need.layered, f"{need} was refused for want of room"
+    def _refuse(self, tasks: list[ModelTask]) -> None:
+        """Tasks may be refused if some have waited long for room, while nothing was done that could make any."""
         assert not self.attempts()
         assert not self.moves
         assert not any(isinstance(errand, Discard) and errand.tell for errand in self.errands)
-        assert self.now - max(self.room_made, self._ready_since[task.call.task]) >= GRACE
-        for node in self.nodes.values():
-            assert not self._free_layers(node, need, self._anchors[task.call.task]), (
-                f"{need} was refused with room left"
-            )
-        self.model.end(task, FailureKind.STORAGE_FULL)
+        waiting_since = min(self._ready_since[task.call.task] for task in tasks)
+        assert self.now - max(self.room_made, waiting_since) >= GRACE
+        for task in tasks:
+            need = task.call.spec.requirements
+            assert need.layered, f"{need} was refused for want of room"
+            for node in self.nodes.values():
+                free = self._free_layers(node, need, self._anchors[task.call.task])
+                assert not free, f"{need} was refused, but there is room"
+            self.model.end(task, FailureKind.STORAGE_FULL)
 
     def _carry_out(self, command: Command) -> events.Event | None:
         match command:
@@ -213,7 +220,8 @@ class StorageWorld(World):
                     self._remove(target)
                     self.links[target] = Link(source)
                 else:
-                    self._put(target, self.disk[source], None)
+                    # The same bytes under another name, which stay when the first one goes.
+                    self._put(target, self.disk[source], self.sizes.pop(source, None))
                 self.tell(events.Published(version, target))
             case Discard(path, tell):
                 self._discard(path)
@@ -255,10 +263,13 @@ class StorageWorld(World):
         return f"{found.mount}/ours/{number}{name}"
 
     def _put(self, path: str, content: str, size: int | None) -> None:
+        if size is None and path in self.sizes:
+            self.loose[path] = self.sizes[path]
         self._remove(path)
         self.disk[path] = content
         if size is not None:
             self.sizes[path] = size
+            self.loose.pop(path, None)
 
     def _remove(self, path: str) -> None:
         self.links.pop(path, None)
@@ -315,6 +326,11 @@ class StorageWorld(World):
                 assert 0 <= device.free_bandwidth == device.layer.bandwidth - bandwidth[device.mount]
                 assert device.reserved == reserved[device.mount]
                 assert device.stored >= 0
+                if self.is_still():
+                    filled = sum(size for path, size in self.sizes.items() if is_below(path, device.mount))
+                    loose = sum(size for path, size in self.loose.items() if is_below(path, device.mount))
+                    right = filled <= device.stored <= filled + loose
+                    assert right, f"{device.mount} counts {device.stored} bytes of {filled}"
 
     def _layer(self, launch: Launch) -> StorageLayer:
         [layer] = [layer for layer in self.all_nodes[launch.node].storage if layer.name == launch.layer]

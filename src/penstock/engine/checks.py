@@ -122,6 +122,8 @@ def _stored(state: State) -> Counter[DeviceRecord]:
         stored[device] += size
     for version in state.versions.values():
         placed = version.placed
+        if version.home is not None:
+            stored[version.home[0]] += version.home[1]
         if placed is not None:
             if version.scratch is not None:
                 stored[placed.device] += placed.size

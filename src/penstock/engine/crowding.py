@@ -50,7 +50,7 @@ def look(state: State) -> None:
     if relieve(state) or len(state.ledger.holders) or len(state.ready):
         return
     state.crowded_since = state.crowded_since or state.now
-    if state.now - state.crowded_since >= GRACE:
+    if state.now >= state.crowded_since + GRACE:
         state.crowded_since = 0.0  # who comes later has a grace period of its own
         for task in list(state.io_ready.tasks()):
             assert isinstance(task, IOTaskRecord)

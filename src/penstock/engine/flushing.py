@@ -199,7 +199,7 @@ def _settle_name(state: State, name: str) -> None:
             if version.temp or (version is not made[-1] and made[-1].placed is None):
                 _drop_from_layer(state, version)
         elif version.scratch is not None:
-            if version is not made[-1] or version.published:
+            if version is not made[-1] or version.published or version.temp:
                 state.out.append(Discard(version.scratch))
             elif version.version not in state.publishing:
                 state.publishing.add(version.version)

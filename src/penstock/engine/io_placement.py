@@ -24,6 +24,8 @@ def dispatch(state: State) -> None:
         if learning.end_rests(state):
             learning.arrange(state)
             _place(state)
+        if learning.close_deserted(state):
+            _place(state)
     send_more(state)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "attempt_ended",
     "attempt_started",
     "attempt_succeeded",
+    "close_deserted",
     "demand",
     "end_rests",
     "forget_node",
@@ -57,7 +58,8 @@ class Course:
     def __init__(self, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, device: DeviceRecord, now: float) -> None:
         self.function = task.function
         self.name = task.call.spec.name
-        self.capacity = task.requirements.capacity
+        #: bytes that an instance writes; None if it only reads there
+        self.capacity = None if task.anchor else task.requirements.capacity
         self.tuner = tuner
         self.node = node
         self.device = device
@@ -75,7 +77,7 @@ class Course:
     def has_room(self) -> bool:
         """Whether another instance would find room on the device."""
         free = self.device.free_capacity
-        return free > 0 and self.capacity <= free
+        return self.capacity is None or (free > 0 and self.capacity <= free)
 
     def patience_ends(self) -> float:
         """When it has waited long enough for another instance."""
@@ -240,7 +242,6 @@ def arrange(state: State) -> None:
     for course in list(state.courses.values()):
         device = course.device
         if course.open:
-            _close_if_deserted(state, course)
             continue
         if device.course is course and not state.io_ready.count(course.function):
             device.course = None  # those for whom it was kept are gone
@@ -270,17 +271,25 @@ def _is_due(state: State, course: Course) -> bool:
     return _nothing_else_runs(state) or state.now >= course.patience_ends()
 
 
-def _close_if_deserted(state: State, course: Course) -> None:
-    """End an epoch that lacks instances when no more of them come."""
-    learner = course.tuner.learner
-    if learner.running or (course.has_room and state.io_ready.count(course.function)):
-        return
-    if not course.has_room or _nothing_else_runs(state) or state.now >= course.patience_ends():
-        note = course.tuner.close_early()
-        if note is not None:
-            _epoch_closed(state, course, note)
-        else:
-            _leave_device(course)
+def close_deserted(state: State) -> bool:
+    """End epochs that lack instances when no more of them come; whether there were any.
+
+    Called when all that can be placed has been: whoever is still ready cannot join, for want of room or because it
+    is bound to another layer.
+    """
+    closed = False
+    for course in list(state.courses.values()):
+        if not course.open or course.tuner.learner.running:
+            continue
+        if not course.has_room or _nothing_else_runs(state) or state.now >= course.patience_ends():
+            closed = True
+            note = course.tuner.close_early()
+            if note is not None:
+                _epoch_closed(state, course, note)
+            else:
+                _leave_device(course)
+                course.rests = True
+    return closed
 
 
 def _nothing_else_runs(state: State) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_home, leave_layer, note_named
+from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_layer, note_named, take_home
 from penstock.engine.state import State, VersionRecord
 from penstock.model.commands import Discard, Free, Publish
 from penstock.model.data import FileRef, SegmentId, Slot, Value
@@ -66,8 +66,11 @@ def file_published(state: State, event: Published) -> None:
     version.unnamed = event.path == version.scratch
     if not version.unnamed:
         note_named(state, version)
-    if version.placed is not None and version.file is not None and not version.unnamed:
-        leave_home(state, version.file)  # a link has taken its place
+        take_home(state, version)
+        if state.draining and version.placed is None and version.scratch is not None:
+            state.out.append(Discard(version.scratch))
+            version.scratch = None
+            version.outcome = FileRef(event.path)
     if version.unnamed and version.placed is None:
         version.scratch = None  # it could not be named: the copy is all there is, and stays
     drop_if_unused(state, version)
@@ -79,6 +82,8 @@ def _forget(state: State, version: VersionRecord) -> None:
     outcome = version.outcome
     if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
         release_segments(state, segments_of(outcome))
+    if version.home is not None:
+        version.home[0].remove(version.home[1])  # it never took its name
     file = version.file
     if file is not None:
         chain = state.files[file]

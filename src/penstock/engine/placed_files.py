@@ -25,6 +25,7 @@ __all__ = [
     "leave_layer",
     "note_named",
     "note_written",
+    "take_home",
 ]
 
 
@@ -36,10 +37,11 @@ def note_written(
     assert name is not None and task.lane is not None
     if is_redirected(output, task.lane.node, device):
         _place(state, version, task.lane.node, device, content.size, temp=output.temp)
-    else:
-        leave_home(state, name)
-        device.store(content.size)
-        state.at_home[name] = (device, content.size)
+        return
+    device.store(content.size)
+    version.home = (device, content.size)
+    if content.path == name:
+        take_home(state, version)
 
 
 def note_named(state: State, version: VersionRecord) -> None:
@@ -54,6 +56,15 @@ def note_named(state: State, version: VersionRecord) -> None:
 def is_redirected(output: Output, node: NodeRecord, device: DeviceRecord) -> bool:
     """Whether a task that uses a device writes a file there instead of beside its name."""
     return output.file is not None and (output.temp or home_of(output.file, node.devices) is not device)
+
+
+def take_home(state: State, version: VersionRecord) -> None:
+    """A version has taken its file's name from whatever bore it before."""
+    assert version.file is not None
+    leave_home(state, version.file)
+    if version.home is not None:
+        state.at_home[version.file] = version.home
+        version.home = None
 
 
 def leave_home(state: State, name: str) -> None:

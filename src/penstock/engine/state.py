@@ -128,6 +128,7 @@ class VersionRecord:
         "file",
         "for_consumers",
         "held",
+        "home",
         "node",
         "outcome",
         "placed",
@@ -165,6 +166,8 @@ class VersionRecord:
         self.placed: Placed | None = None
         #: for files: its content is whatever bears the file's name, which may be an older version on a layer
         self.borrowed = False
+        #: for files set aside: the layer that their name lies on, and the room they take there
+        self.home: tuple[DeviceRecord, int] | None = None
         #: for files: it could not be given the name
         self.unnamed = False
         #: for files: of use during the run only

@@ -161,8 +161,8 @@ class World:
         assert type(slot) is Value
         return token if all(self.segments.get(piece.segment) == token for piece in slot.pieces()) else None
 
-    def name_version(self, version: int, file: str, *, temp: bool = False) -> None:
-        """A version is the newest of a file."""
+    def name_version(self, version: int, file: str, *, temp: bool | None = None) -> None:
+        """A version is the newest of a file: one that a task will write, or, if ``temp`` is None, what is there."""
         self.newest[file] = version
         self.files.add(version)
 

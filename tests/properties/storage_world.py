@@ -62,6 +62,8 @@ class StorageWorld(World):
         #: names that the program waits for, to change them itself or to delete them
         self.wanted_home: set[str] = set()
         self.deleting: set[str] = set()
+        #: names that could not be given to some version: the program is told when it asks for them
+        self.unnamed: set[str] = set()
         #: layers that ready tasks are bound to, and when layers said that they are full
         self._anchors: dict[int, str] = {}
         self.said_full: dict[str, float] = {}
@@ -86,7 +88,7 @@ class StorageWorld(World):
         """Whether the program may change or delete a file: it is under its name, and no task uses it."""
         if name in self.wanted_home | self.deleting or self.read(FileRef(name)) is None:
             return False
-        if self.held.intersection(self.history[name]):
+        if self.held.intersection(self.history[name]) or name in self.unnamed:
             return False
         records = [self.engine.state.versions[number] for number in self.engine.state.files.get(name, ())]
         return all(
@@ -211,6 +213,13 @@ class StorageWorld(World):
 
     # --- the clerks ---------------------------------------------------------------------------------------------------
 
+    def fail_errand(self) -> None:
+        """A file cannot be given its name, and stays on its layer."""
+        errand = self.errands.popleft()
+        assert isinstance(errand, Publish)
+        self.unnamed.add(errand.target)
+        self.tell(events.Published(errand.version, errand.source))
+
     def do_errand(self) -> None:
         errand = self.errands.popleft()
         match errand:
@@ -249,7 +258,8 @@ class StorageWorld(World):
         target = move.name
         if move.layer:
             target = self._path_on(self.written_on[move.version], move.layer, -move.version, move.name)
-        self._put(target, content, size)
+        # A node knows nothing of layers that it does not list.
+        self._put(target, content, None if self._goes_to(move) is None else size)
         if target != move.name:
             self._remove(move.name)
             self.links[move.name] = Link(target)
@@ -353,9 +363,9 @@ class StorageWorld(World):
             assert meant[-1] >= self.least[name], f"{name} holds an older version than before"
             self.least[name] = meant[-1]
 
-    def name_version(self, version: int, file: str, *, temp: bool = False) -> None:
+    def name_version(self, version: int, file: str, *, temp: bool | None = None) -> None:
         super().name_version(version, file)
-        if temp:
+        if self._is_temp(file) if temp is None else temp:
             self.temps.add(version)
         self.history.setdefault(file, []).append(version)
         self.least.setdefault(file, -1)
@@ -363,7 +373,7 @@ class StorageWorld(World):
     def _program_writes(self, name: str, number: int) -> None:
         """The program changes a file that is at home and that no task uses."""
         assert name not in self.links
-        if self._is_temp(self.disk[name]):
+        if self._is_temp(name):
             self.temps.add(number)
         self.model.versions[number] = ModelVersion(content=f"program {number}")
         self._put(name, f"program {number}", None)
@@ -522,15 +532,16 @@ class StorageWorld(World):
 
     def judge_end(self) -> None:
         for name, versions in self.history.items():
-            made = [version for version in versions if self.model.versions[version].content is not None]
             assert name not in self.links, f"{name} is still a link"
-            content = self.model.versions[made[-1]].content if made else None
-            if content is not None and self._is_temp(content):
-                content = None
+            made = [version for version in versions if self.model.versions[version].content is not None]
             if made:
+                content = None if self._is_temp(name) else self.model.versions[made[-1]].content
                 assert self.read(FileRef(name)) == content, f"{name} is lost, or kept in vain"
-        ours = [path for path in self.disk if "/ours/" in path or ".waits." in path]
-        assert not ours, f"{ours} were left behind"
+        left = [path for path in self.disk if "/ours/" in path or ".waits." in path]
+        assert not left, f"{left} were left behind"
 
-    def _is_temp(self, content: str) -> bool:
-        return any(self.model.versions[version].content == content for version in self.temps)
+    def _is_temp(self, name: str) -> bool:
+        """Whether what is there, or will be when names have been given, is of use during the run only."""
+        versions = self.history.get(name, [])
+        made = [version for version in versions if self.model.versions[version].content is not None]
+        return bool(made) and made[-1] in self.temps

@@ -186,6 +186,12 @@ class StorageMachine(EngineMachine):
         for _ in range(min(count, len(self.world.errands))):
             self.world.do_errand()
 
+    @precondition(lambda self: self.world.errands and getattr(self.world.errands[0], "link", False))
+    @rule(dice=st.integers(0, 3))
+    def fail_to_name(self, dice: int) -> None:
+        if dice == 0:
+            self.world.fail_errand()
+
     @precondition(lambda self: self.world.moves)
     @rule(error=st.sampled_from(["", "", "", "the disk is full"]))
     def do_move(self, error: str) -> None:

@@ -264,8 +264,21 @@ def _lose_node(state: State, node: NodeRecord, why: str) -> None:
 def _node_gone(state: State, node: NodeRecord, why: str) -> None:
     """Do without a node on which nothing runs: what fits nowhere else fails."""
     state.ledger.leave(node.name)
+    _cast_off(state)
     for task in list(state.tasks.values()):
         # One that an earlier one took along has left by now.
         if task.state in (TaskState.WAITING, TaskState.READY) and not state.ledger.is_possible(task.requirements):
             message = f"no node is left that could run it: {why}"
             finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, message))
+
+
+def _cast_off(state: State) -> None:
+    """I/O tasks that were bound to a layer which is gone with its node may use any other."""
+    left = {device.name for device in state.ledger.devices()}
+    for task in list(state.io_ready.tasks()):
+        assert isinstance(task, IOTaskRecord)
+        if task.anchor and task.anchor not in left:
+            state.io_ready.remove(task)
+            task.anchor = ""
+            state.io_ready.add(task)
+    state.io_changed = True

@@ -42,7 +42,6 @@ class Course:
 
     __slots__ = (
         "arrivals",
-        "capacity",
         "device",
         "first",
         "function",
@@ -58,8 +57,6 @@ class Course:
     def __init__(self, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, device: DeviceRecord, now: float) -> None:
         self.function = task.function
         self.name = task.call.spec.name
-        #: bytes that an instance writes; None if it only reads there
-        self.capacity = None if task.anchor else task.requirements.capacity
         self.tuner = tuner
         self.node = node
         self.device = device
@@ -72,12 +69,6 @@ class Course:
         #: instances that became ready since the last epoch, and when the first and the last of them did
         self.arrivals = 1
         self.first = self.last = now
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another instance would find room on the device."""
-        free = self.device.free_capacity
-        return self.capacity is None or (free > 0 and self.capacity <= free)
 
     def patience_ends(self) -> float:
         """When it has waited long enough for another instance."""
@@ -157,7 +148,18 @@ def _is_kept_out(state: State, node: NodeRecord, device: DeviceRecord) -> bool:
 
 def is_active(state: State, course: Course) -> bool:
     """Whether a learning phase has, or is about to have, an epoch; if not, it must not keep others waiting."""
-    return course.device.course is course or (course.has_room and state.io_ready.count(course.function) > 0)
+    return course.device.course is course or _can_join(state, course)
+
+
+def _can_join(state: State, course: Course) -> bool:
+    """Whether a ready instance could be part of an epoch: it is not bound to another layer, and has room on this."""
+    free = course.device.free_capacity
+    for head in state.io_ready.heads(course.function):
+        if head.anchor == course.device.name:
+            return True
+        if not head.anchor and free > 0 and head.requirements.capacity <= free:
+            return True
+    return False
 
 
 def _settled(state: State, task: IOTaskRecord, tuner: Tuner, device: DeviceRecord) -> float:
@@ -243,7 +245,7 @@ def arrange(state: State) -> None:
         device = course.device
         if course.open:
             continue
-        if device.course is course and not state.io_ready.count(course.function):
+        if device.course is course and not _can_join(state, course):
             device.course = None  # those for whom it was kept are gone
         if course.rests or device.course not in (None, course):
             continue
@@ -262,7 +264,7 @@ def opens_now(state: State) -> bool:
 def _is_due(state: State, course: Course) -> bool:
     """Whether there are instances for a whole epoch, or waiting for more of them would be in vain."""
     ready = state.io_ready.count(course.function)
-    if not course.warm or not course.has_room:
+    if not course.warm or not _can_join(state, course):
         return False
     if ready >= course.tuner.learner.size:
         return True
@@ -281,7 +283,8 @@ def close_deserted(state: State) -> bool:
     for course in list(state.courses.values()):
         if not course.open or course.tuner.learner.running:
             continue
-        if not course.has_room or _nothing_else_runs(state) or state.now >= course.patience_ends():
+        stuck = state.io_ready.count(course.function) > 0 and not _can_join(state, course)
+        if stuck or _nothing_else_runs(state) or state.now >= course.patience_ends():
             closed = True
             note = course.tuner.close_early()
             if note is not None:

@@ -112,6 +112,10 @@ class IOReadySet:
         """Ready instances of a function."""
         return self._counts.get(function, 0)
 
+    def heads(self, function: int) -> Iterator[IOTask]:
+        """The first ready task of each kind that a function has."""
+        return (group.head() for group in self._groups.values() if group.kind[0] == function)
+
     def tasks(self) -> Iterator[IOTask]:
         """All ready tasks, in no particular order."""
         return (task for group in self._groups.values() for task in group.tasks.values())

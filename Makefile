@@ -22,7 +22,7 @@ demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
 test-long: $(READY)
 	$(BIN)/python -m pytest -q -m long $(ARGS)

@@ -305,7 +305,8 @@ class StorageWorld(World):
         # No more than was declared, so that room can be judged.
         size = min(4, call.spec.requirements.capacity or 3)
         layered = size if launch.layer else None
-        self.room_made = self.now
+        if launch.layer:
+            self.room_made = self.now
         if index - call.returns in launch.redirected:
             path = self._path_on(launch.node, launch.layer, attempt.task, output.file)
         elif launch.publish and not output.update:
@@ -352,10 +353,9 @@ class StorageWorld(World):
                 continue
             content = self.read(FileRef(name))
             if content is None:
-                going = self.draining and Discard(name) in self.errands
-                assert name not in self.links or going, f"{name} is a link to nothing"
-                if going:
-                    continue
+                if self.draining and versions[self.least[name]] in self.temps:
+                    continue  # it goes, or what replaces it is on its way
+                assert name not in self.links, f"{name} is a link to nothing"
                 assert self.least[name] < 0, f"{name} is gone"
                 continue
             meant = [i for i, version in enumerate(versions) if self.model.versions[version].content == content]

@@ -105,7 +105,9 @@ class Engine:
         io_placement.dispatch(state)
         if len(state.io_ready):
             crowding.look(state)
-        elif state.rules.data_movement and state.placed:
+            return
+        state.crowded_since = 0.0
+        if state.rules.data_movement and state.placed:
             flushing.flush(state)
 
     @property

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import Lane, NodeRecord
-from penstock.engine.lifetimes import segments_of
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
-from penstock.model.data import FileRef, SegmentId
+from penstock.model.data import FileRef, SegmentId, segments_of
 from penstock.model.tasks import FINAL, Failure, TaskState
 
 __all__ = ["check"]

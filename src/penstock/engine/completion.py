@@ -11,14 +11,14 @@ from penstock.engine import learning
 from penstock.engine.crowding import overflows
 from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
-from penstock.engine.lifetimes import hold_segments, release_segments, segments_of
+from penstock.engine.lifetimes import hold_segments, release_segments
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.placed_files import note_named, note_written
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
 from penstock.engine.retries import tries_again
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.model.commands import Discard
-from penstock.model.data import FileRef, Slot, TaskId, Value
+from penstock.model.data import FileRef, Slot, TaskId, Value, segments_of
 from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, Report, WorkerLost
 from penstock.model.tasks import Failure, FailureKind, TaskState
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from penstock.engine.lifetimes import drop_if_unused, hold_segments, segments_of
+from penstock.engine.lifetimes import drop_if_unused, hold_segments
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.model.commands import Settle
-from penstock.model.data import FileRef, Slot, Value
+from penstock.model.data import FileRef, Slot, Value, segments_of
 from penstock.model.events import Report
 from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskState
 

@@ -13,15 +13,10 @@ from collections.abc import Iterable
 from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_layer, note_named, take_home
 from penstock.engine.state import State, VersionRecord
 from penstock.model.commands import Discard, Free, Publish
-from penstock.model.data import FileRef, SegmentId, Slot, Value
+from penstock.model.data import FileRef, SegmentId, Value, segments_of
 from penstock.model.events import Published
 
-__all__ = ["chain_file", "drop_if_unused", "file_published", "hold_segments", "release_segments", "segments_of"]
-
-
-def segments_of(slot: Slot | object) -> set[SegmentId]:
-    """The segments that hold parts of a value."""
-    return {piece.segment for piece in slot.pieces()} if type(slot) is Value else set()
+__all__ = ["chain_file", "drop_if_unused", "file_published", "hold_segments", "release_segments"]
 
 
 def hold_segments(state: State, segments: Iterable[SegmentId]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from penstock.engine.deadlines import note_deadline
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.ledger import Lane
-from penstock.engine.lifetimes import segments_of
 from penstock.engine.placed_files import is_redirected
 from penstock.engine.state import IOTaskRecord, State, TaskRecord
 from penstock.model.commands import Launch
-from penstock.model.data import Piece, Slot
+from penstock.model.data import Piece, Slot, segments_of
 from penstock.model.tasks import Failure, OnFailure
 
 __all__ = ["send"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import inf
 
 from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish_without_outputs
-from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments, segments_of
+from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments
 from penstock.engine.outcomes import release_successors, settle
 from penstock.engine.placement import kill, make_ready, recall
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import ConstraintError, InternalError
-from penstock.model.data import FileRef
+from penstock.model.data import FileRef, segments_of
 from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import Failure, FailureKind, TaskState

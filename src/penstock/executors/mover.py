@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import queue
 import re
@@ -68,6 +67,8 @@ class Mover:
             try:
                 job()
             except Exception:  # what is asked for next must still be done
+                import logging
+
                 logging.getLogger("penstock").exception("work on files failed")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-__all__ = ["FileRef", "Piece", "SegmentId", "Slot", "TaskId", "Value", "VersionId"]
+__all__ = ["FileRef", "Piece", "SegmentId", "Slot", "TaskId", "Value", "VersionId", "segments_of"]
 
 TaskId = int
 VersionId = int
@@ -61,3 +61,8 @@ def _size(part: bytes | Piece) -> int:
 
 #: what a worker finds in one slot of a call
 Slot = Value | FileRef
+
+
+def segments_of(slot: Slot | object) -> set[SegmentId]:
+    """The segments that hold parts of a value."""
+    return {piece.segment for piece in slot.pieces()} if type(slot) is Value else set()

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.data.serializer import LARGE, dump, dump_stream, pack
 from penstock.data.slots import PathRef, SlotRef, current, element, slot
-from penstock.engine.lifetimes import segments_of
 from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
 from penstock.graph.collections import is_collection, leaves
 from penstock.graph.identity import Datum
 from penstock.graph.wiring import Wiring
-from penstock.model.data import FileRef, Value, VersionId
+from penstock.model.data import FileRef, Value, VersionId, segments_of
 from penstock.model.directions import Direction
 from penstock.model.events import Provided
 from penstock.model.tasks import Failure, OnFailure, Output, Steps

@@ -17,7 +17,6 @@ from penstock.data.buffers import BufferCache
 from penstock.data.segments import Segments
 from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
-from penstock.engine.lifetimes import segments_of
 from penstock.engine.state import StorageRules
 from penstock.errors import ArgumentChanged, RuntimeStopped
 from penstock.executors.inline import InlineExecutor
@@ -25,7 +24,7 @@ from penstock.executors.layer_files import LayerFolder
 from penstock.executors.node import NodeExecutor
 from penstock.executors.strict import picture
 from penstock.graph.identity import Datum, Identity
-from penstock.model.data import FileRef, SegmentId, Slot, Value, VersionId
+from penstock.model.data import FileRef, SegmentId, Slot, Value, VersionId, segments_of
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
 from penstock.model.resources import Node
 from penstock.model.tasks import Failure, TaskCall, TaskState

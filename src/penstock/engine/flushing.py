@@ -117,11 +117,13 @@ def moved(state: State, event: Moved) -> None:
     elif state.draining:
         drop_old_copies(state, version)  # whoever read them is gone
     drop_if_unused(state, version)
+    if event.path == version.file:
+        for older in _made(state, event.path):
+            # One that could not be given its name comes home all the same: then the one before it is history.
+            history = state.draining or not (older.uses or older.held)
+            if older.version < version.version and older.placed is not None and history:
+                _drop_from_layer(state, older)
     if state.draining:
-        if event.path == version.file:
-            for older in _made(state, event.path):
-                if older is not version and older.placed is not None:
-                    _drop_from_layer(state, older)
         _drain_next(state)
 
 
@@ -149,8 +151,7 @@ def _arrived_home(state: State, version: VersionRecord, placed: Placed, goal: De
 
 def want_home(state: State, event: HomeWanted) -> None:
     """The program is about to change a file itself, so it must be under its name in truth."""
-    for number in state.files.get(event.name, ()):
-        version = state.versions[number]
+    for version in _made(state, event.name)[-1:]:
         placed = version.placed
         if placed is not None and version.scratch is not None:
             placed.error = ""

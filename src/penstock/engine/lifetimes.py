@@ -79,6 +79,7 @@ def _forget(state: State, version: VersionRecord) -> None:
         release_segments(state, segments_of(outcome))
     if version.home is not None:
         version.home[0].remove(version.home[1])  # it never took its name
+        state.io_changed = True
     file = version.file
     if file is not None:
         chain = state.files[file]

@@ -72,6 +72,7 @@ def leave_home(state: State, name: str) -> None:
     replaced = state.at_home.pop(name, None)
     if replaced is not None:
         replaced[0].remove(replaced[1])
+        state.io_changed = True
 
 
 def _place(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
@@ -285,10 +286,20 @@ class StorageMachine(EngineMachine):
         assert not states, f"something waits for ever: {states}"
 
 
+# The same histories in every run of the tests, so that what fails is what was changed; others are tried at leisure.
 StorageMachine.TestCase.settings = settings(
     max_examples=100,
     stateful_step_count=50,
     deadline=None,
+    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 TestStorageMachine = StorageMachine.TestCase
+
+
+class OtherHistories(StorageMachine):
+    """The same rules, at random."""
+
+
+OtherHistories.TestCase.settings = settings(TestStorageMachine.settings, derandomize=False, max_examples=400)
+TestOtherHistories = pytest.mark.long(OtherHistories.TestCase)

@@ -46,6 +46,8 @@ class EngineMachine(RuleBasedStateMachine):
     world: World
     #: names of files that calls use
     files: Sequence[str] = FILES
+    #: how: "anew" is reading a file and writing it as if it had not been there
+    directions: Sequence[str] = ("in", "out", "inout", "anew")
 
     @initialize(policy=st.sampled_from([Fifo, Lifo, Locality, FifoData, LoadBalance]), cpus=st.integers(1, 3))
     def begin(self, policy: Any, cpus: int) -> None:
@@ -103,8 +105,9 @@ class EngineMachine(RuleBasedStateMachine):
             data.draw(st.lists(st.sampled_from(self.files), max_size=2, unique=True)) if data is not None else ()
         ):
             assert data is not None
-            direction = data.draw(st.sampled_from(["in", "out", "inout"]))
-            if direction != "out" or spec.on_failure is not OnFailure.IGNORE:  # else what it holds is anybody's guess
+            direction = data.draw(st.sampled_from(self.directions))
+            # Where a failure is ignored, what a file holds that was to be written anew is anybody's guess.
+            if direction in ("in", "inout") or spec.on_failure is not OnFailure.IGNORE:
                 self._use_file(direction, file, slots, reads, outputs, writable, temp=self._is_temp(data))
         writes = tuple(next(self.numbers) for _ in range(returns + len(outputs)))
         call = TaskCall(
@@ -173,8 +176,9 @@ class EngineMachine(RuleBasedStateMachine):
             slots.append(newest)
             reads.append(newest)
         if direction != "in":
-            outputs.append(Output((index,), index, file, direction == "inout", temp))
-            if index >= 0:
+            update = direction == "inout"
+            outputs.append(Output((index,), index if update else -1, file, update, temp))
+            if update:
                 writable.append(index)
 
     @rule(large=LARGE)

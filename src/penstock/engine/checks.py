@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import Lane, NodeRecord
+from penstock.engine.placed_files import follows_placed
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
 from penstock.model.data import FileRef, SegmentId, segments_of
@@ -198,7 +199,8 @@ def _check_version(state: State, version: VersionRecord, uses: int) -> None:
     failed = type(version.outcome) is Failure
     _require(failed == (version.for_consumers is not None), f"{name} has an outcome that consumers do not see")
     if version.outcome is not None and not version.held and not version.uses:
-        _require(version.scratch is not None, f"{name} lives although nobody can read it")
+        needed = version.scratch is not None or follows_placed(state, version)
+        _require(needed, f"{name} lives although nobody can read it")
     if version.file is not None:
         _require(version.version in state.files.get(version.file, ()), f"{name} is missing in the chain of its file")
     else:

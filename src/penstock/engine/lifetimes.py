@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from penstock.engine.placed_files import drop_old_copies, is_replaced, leave_layer, note_named, take_home
+from penstock.engine.placed_files import (
+    drop_old_copies,
+    follows_placed,
+    is_replaced,
+    leave_layer,
+    note_named,
+    take_home,
+)
 from penstock.engine.state import State, VersionRecord
 from penstock.model.commands import Discard, Free, Publish
 from penstock.model.data import FileRef, SegmentId, Value, segments_of
@@ -50,6 +57,8 @@ def drop_if_unused(state: State, version: VersionRecord) -> None:
             state.io_changed = True  # it may move now
     if version.uses or version.held or version.outcome is None or version.scratch is not None:
         return
+    if version.file is not None and follows_placed(state, version):
+        return  # what is still on a layer must not be taken for the newest
     _forget(state, version)
 
 

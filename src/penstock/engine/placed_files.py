@@ -19,6 +19,7 @@ __all__ = [
     "discard_copy",
     "discarded",
     "drop_old_copies",
+    "follows_placed",
     "is_redirected",
     "is_replaced",
     "leave_home",
@@ -92,6 +93,17 @@ def is_replaced(state: State, version: VersionRecord) -> bool:
         if type(newer.outcome) is not FileRef or newer.borrowed or newer.unnamed:
             continue
         if newer.scratch is None or newer.published:
+            return True
+    return False
+
+
+def follows_placed(state: State, version: VersionRecord) -> bool:
+    """Whether an older version of the file is still on a layer."""
+    for number in state.files.get(version.file or "", ()):
+        if number == version.version:
+            return False
+        older = state.versions[number]
+        if older.placed is not None and older.scratch is not None:
             return True
     return False
 

@@ -79,7 +79,7 @@ class StorageWorld(FileWorld):
         assert not self.moves
         assert not any(isinstance(errand, Discard) and errand.tell for errand in self.errands)
         waiting_since = min(self._ready_since[task.call.task] for task in tasks)
-        assert self.now - max(self.room_made, waiting_since) >= GRACE
+        assert self.now >= max(self.room_made, waiting_since) + GRACE
         for task in tasks:
             need = task.call.spec.requirements
             assert need.layered, f"{need} was refused for want of room"

@@ -270,14 +270,16 @@ def test_at_the_end_one_file_that_cannot_be_moved_does_not_keep_others() -> None
 
 
 @pytest.mark.parametrize("temp_first", [True, False], ids=["temporary, then permanent", "permanent, then temporary"])
-@pytest.mark.parametrize("newer", ["finished", "finished first", "failed", "abandoned"])
+@pytest.mark.parametrize("newer", ["finished", "finished first", "older one is read", "failed", "abandoned"])
 def test_the_newest_version_that_exists_decides_whether_a_name_stays(temp_first: bool, newer: str) -> None:
     rig = StorageRig()
     rig.submit(writes(1, "/a", W, temp=temp_first), writes(2, "/a", W, temp=not temp_first))
+    if newer == "older one is read":
+        rig.submit(reads(3, 101))
     if newer == "finished first":
         rig.wrote(2)
     rig.wrote(1)
-    if newer == "finished":
+    if newer in ("finished", "older one is read"):
         rig.wrote(2)
     elif newer == "failed":
         rig.fail(2)

@@ -17,11 +17,11 @@ from tests.unit.engine_rig import (
     value,
     writes_file,
 )
-from tests.unit.storage_rig import FAST, FULL, MB, SLOW, StorageRig, io, on_disk, reads, where, writes
+from tests.unit.storage_rig import FAST, FULL, MB, SLOW, StorageRig, io, of_kind, on_disk, reads, where, writes
 
 from penstock.engine.crowding import GRACE
 from penstock.model.commands import Discard, Launch, Move, Publish, Recall, Settle
-from penstock.model.events import NodeJoined
+from penstock.model.events import Finished, NodeJoined, Published
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import FailureKind, OnFailure, TaskState
 
@@ -370,3 +370,34 @@ def test_a_plain_task_writes_over_a_file_on_a_layer() -> None:
     rig.release(101)
     rig.submit(writes_file(2, 102, "/a"))
     assert on_disk(rig.finish(2, FileRef("/a", 10))) == [Discard(FAST_FILE, tell=True)]
+
+
+def test_room_of_a_version_that_is_replaced_at_home_lets_a_task_start() -> None:
+    rig = StorageRig(StorageLayer("pfs", "/pfs", 100 * MB, 16), lanes=2)
+    w = io("w", bw=1, size=4)
+    rig.submit(call(9), writes(1, "/pfs/c", w))
+    rig.wrote(1, path="/pfs/c", size=4)
+    rig.submit(reads(2, 101), writes(3, "/pfs/c", w), writes(4, "/pfs/d", w))
+    rig.release(101)
+    rig.wrote(3, path="/pfs/.private/c", size=4)
+    rig.wrote(4, path="/pfs/d", size=4)
+    rig.submit(call(5, io("x", bw=1, size=6)))
+    assert rig.state(5) is TaskState.READY
+    assert launched(rig.finish(2)) == [5]  # nobody reads the older one any more, and the newer one took its place
+
+
+def test_a_newer_version_that_could_not_be_named_is_not_replaced_by_the_older_one_in_the_end() -> None:
+    rig = StorageRig()
+    rig.submit(writes(1, "/a", W))
+    rig.wrote(1)
+    rig.release(101)
+    rig.submit(writes(2, "/a", W))
+    newer = "/fast/ours/2/a"
+    rig.engine.handle(Finished(2, 1, [FileRef(newer, 10)], 1.0), rig.now)
+    rig.release(102)
+    rig.tell(Published(102, newer))  # it stays where it is
+    moves = of_kind(rig.want_home("/a"), Move)
+    for move in moves:
+        moves += of_kind(rig.moved(move), Move)
+    moves += of_kind(rig.drain(), Move)
+    assert [(move.version, move.name) for move in moves] == [(102, "/a")]  # type: ignore[union-attr]

@@ -114,3 +114,19 @@ def test_the_end_that_was_foretold_comes_even_when_rounding_is_against_it() -> N
             ended += len(found)
     assert len(disk) == 0
     assert disk.served == pytest.approx(disk.busy * 1e9 / 3)
+
+
+def test_a_stream_too_short_for_the_clock_ends_all_the_same() -> None:
+    disk = device(1e9)
+    disk.start(1e9, "a", 1)
+    assert disk.next_completion() == 1e9
+    assert disk.complete(1e9) == ["a"]
+
+
+def test_a_device_that_has_served_much_is_exact_again_after_a_rest() -> None:
+    disk = device(curve=((1, 1e17), (2, 2.0)))
+    disk.start(0.0, "much", 1e17)
+    assert ends(disk) == {"much": 1.0}
+    disk.start(2.0, "a", 1)
+    disk.start(2.0, "b", 1)
+    assert ends(disk) == {"a": 3.0, "b": 3.0}

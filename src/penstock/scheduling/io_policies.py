@@ -7,6 +7,7 @@ long things take, it learns from a ``Moment``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from math import inf
 
@@ -17,7 +18,7 @@ from penstock.scheduling.io_view import IOTask, Placement
 __all__ = ["Backfilling", "Fcfs", "IOPolicy", "Priority", "io_policy", "io_scheduler_names"]
 
 
-class IOPolicy:
+class IOPolicy(ABC):
     """What every I/O scheduler has. All serve larger user priority first."""
 
     #: whether age can change its order, so that time alone can
@@ -27,14 +28,14 @@ class IOPolicy:
         #: seconds after which a task is served before others of its priority
         self.ageing = ageing
 
+    @abstractmethod
     def choose(self, heads: Sequence[IOTask], moment: Moment) -> Placement | None:
         """The next task to launch; ``heads`` is not empty, and some node has an idle executor."""
-        raise NotImplementedError
 
-    def removed(self, task: IOTask) -> None:
+    def removed(self, task: IOTask) -> None:  # noqa: B027 - most remember no task
         """A task is no longer ready."""
 
-    def end_round(self) -> None:
+    def end_round(self) -> None:  # noqa: B027
         """Nothing more can be launched until something happens."""
 
     def _by_bandwidth(self, heads: Sequence[IOTask], moment: Moment) -> Sequence[IOTask]:

@@ -6,29 +6,16 @@ learned while the program runs, so the engine is asked for it at each decision (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from penstock.model.resources import Requirements
+from penstock.scheduling.view import ReadyTask
 
 __all__ = ["Demand", "DeviceView", "IONodeView", "IOTask", "Placement"]
 
 
-class IOTask(Protocol):
+class IOTask(ReadyTask, Protocol):
     """An I/O task whose data exist and that wants a place. None of this changes while it is in the ready set."""
-
-    @property
-    def task(self) -> int: ...
-
-    #: order in which tasks became ready; unique, kept when a task is taken back and tried again
-    @property
-    def serial(self) -> int: ...
-
-    @property
-    def priority(self) -> int: ...
-
-    @property
-    def requirements(self) -> Requirements: ...
 
     #: number of its function: how long tasks take is known by function
     @property
@@ -40,10 +27,6 @@ class IOTask(Protocol):
     #: name of the only layer it can use, because it reads a file there; empty for any
     @property
     def anchor(self) -> str: ...
-
-    #: bytes of its inputs on each node that holds any
-    @property
-    def locality(self) -> Mapping[str, int]: ...
 
 
 class DeviceView(Protocol):

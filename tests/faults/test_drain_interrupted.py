@@ -249,13 +249,14 @@ def test_ctrl_c_that_the_program_catches_during_the_run_does_not_keep_files_on_t
     ending = """
 reader = read_for_ever(home + "/0")
 try:
+    arrive("waiting")  # only from here on is the interrupt caught
     barrier()
 except KeyboardInterrupt:
     penstock.cancel(reader)
 print(len(read(home + "/1").result()))
 """
     with place.program(ending) as program:
-        program.arrival()
+        assert {program.arrival(), program.arrival()} == {"reading", "waiting"}
         program.interrupt_group()
         status, output, errors = program.ends(within=6)
         assert (status, output.strip()) == (0, "1000"), errors

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.model.resources import Auto
-from penstock.runtime.tuning_cache import load, save
+from penstock.runtime.tuning_cache import tuning_cache
 from penstock.tuning.registry import Learned, Measure
 
 MB = 1e6
@@ -82,7 +82,7 @@ def test_an_empty_registry_says_so_and_what_to_do(command: Command) -> None:
 
 
 def test_the_table_shows_what_was_tried_and_marks_the_choice(command: Command) -> None:
-    save([HMMER], command.file)
+    tuning_cache(command.file).save([HMMER])
     text = command("--tasks", "2304", columns=150)
     assert "hmmer.checkpoint_frag on ssd" in text
     assert "450 MB/s, 225 I/O executors" in text
@@ -104,13 +104,13 @@ def test_the_table_shows_what_was_tried_and_marks_the_choice(command: Command) -
     ],
 )
 def test_the_reason_counts_groups_and_what_is_left_over(command: Command, tasks: str, reason: str) -> None:
-    save([HMMER], command.file)
+    tuning_cache(command.file).save([HMMER])
     (one,) = command.json("--tasks", tasks)
     assert one["why"].startswith(reason)
 
 
 def test_partial_epochs_ceilings_and_odd_names_are_shown(command: Command) -> None:
-    save([CENTRES], command.file)
+    tuning_cache(command.file).save([CENTRES])
     text = command()
     assert "kmeans.checkpoint[centres] on gpfs" in text
     assert "auto(10 MB/s, 20 MB/s, 2), at most 30 MB/s" in text
@@ -118,14 +118,14 @@ def test_partial_epochs_ceilings_and_odd_names_are_shown(command: Command) -> No
 
 
 def test_a_tie_is_explained(command: Command) -> None:
-    save([TIED], command.file)
+    tuning_cache(command.file).save([TIED])
     text = " ".join(command().split())
     assert "→ 20 MB/s for 100 tasks: 20 groups of 5, 5.05 s each" in text
     assert "10 MB/s is estimated at 1m 40s, within 2%: of equals the highest constraint is taken" in text
 
 
 def test_filters(command: Command) -> None:
-    save([HMMER, CENTRES], command.file)
+    tuning_cache(command.file).save([HMMER, CENTRES])
     assert {one["layer"] for one in command.json()} == {"ssd", "gpfs"}
     assert [one["function"] for one in command.json("--function", "checkpoint_frag")] == [HMMER.function]
     assert [one["function"] for one in command.json("--layer", "gpfs")] == [CENTRES.function]
@@ -135,7 +135,7 @@ def test_filters(command: Command) -> None:
 
 
 def test_json_carries_numbers_in_bytes_and_seconds(command: Command) -> None:
-    save([HMMER], command.file)
+    tuning_cache(command.file).save([HMMER])
     (one,) = command.json("--tasks", "2304")
     assert (one["bandwidth"], one["executors"], one["constraint"], one["chosen"]) == (450e6, 225, "auto", 8e6)
     assert one["measures"][2] == {
@@ -151,24 +151,24 @@ def test_json_carries_numbers_in_bytes_and_seconds(command: Command) -> None:
 
 
 def test_clear_forgets_what_is_asked(command: Command) -> None:
-    save([HMMER, CENTRES, TIED], command.file)
+    tuning_cache(command.file).save([HMMER, CENTRES, TIED])
     assert command("--clear", "--layer", "gpfs") == f"forgot 1 entry of {command.file}\n"
-    assert len(load(command.file)) == 2
+    assert len(tuning_cache(command.file).load()) == 2
     assert command.json("--clear") == {"cleared": 2}
-    assert load(command.file) == {}
+    assert tuning_cache(command.file).load() == {}
     assert command("--clear") == f"forgot 0 entries of {command.file}\n"
 
 
 def test_another_file(command: Command, tmp_path: Path) -> None:
     other = str(tmp_path / "other.json")
-    save([TIED], other)
+    tuning_cache(other).save([TIED])
     assert [one["function"] for one in command.json("--file", other)] == ["t.f"]
     assert command.json() == []
 
 
 def test_the_configured_file(command: Command, tmp_path: Path) -> None:
-    save([TIED], str(tmp_path / "here.json"))
-    save([HMMER], command.file)
+    tuning_cache(str(tmp_path / "here.json")).save([TIED])
+    tuning_cache(command.file).save([HMMER])
     settings = tmp_path / "penstock.toml"
     settings.write_text('[runtime]\ntuning = "here.json"\n')
     assert [one["function"] for one in command.json()] == ["t.f"]
@@ -184,7 +184,7 @@ def test_a_file_that_cannot_be_cleared_is_an_error(command: Command, tmp_path: P
 
 
 def test_a_narrow_terminal_keeps_the_numbers_whole(command: Command) -> None:
-    save([HMMER], command.file)
+    tuning_cache(command.file).save([HMMER])
     text = command(columns=80)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "…" not in text

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from penstock.model.resources import Auto
-from penstock.runtime import tuning_cache
-from penstock.runtime.tuning_cache import clear, default_path, load, matches, records, save
+from penstock.runtime import cache_file
+from penstock.runtime.cache_file import default_path, matches
+from penstock.runtime.tuning_cache import tuning_cache
 from penstock.tuning.registry import Learned, Measure
 
 MB = 1e6
@@ -23,7 +24,7 @@ MB = 1e6
 SAVER = """
 import sys
 from penstock.model.resources import Auto
-from penstock.runtime.tuning_cache import save
+from penstock.runtime.tuning_cache import tuning_cache
 from penstock.tuning.registry import Learned, Measure
 
 path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -31,7 +32,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for number in range(count):
     entry = Learned(f"{name}.f{number}", "ssd", 4.5e8, 225, Auto(), (Measure(2e6, 1.0, 225, 225),))
-    save([entry], path)
+    tuning_cache(path).save([entry])
 """
 
 
@@ -46,32 +47,34 @@ def path(tmp_path: Path) -> str:
 
 
 def names(path: str) -> set[tuple[str, str]]:
-    return set(load(path))
+    return set(tuning_cache(path).load())
 
 
 def test_what_is_saved_is_loaded(path: str) -> None:
-    assert load(path) == {}
-    save([entry(), entry(layer="gpfs", seconds=9.0)], path)
-    assert load(path) == {
+    assert tuning_cache(path).load() == {}
+    tuning_cache(path).save([entry(), entry(layer="gpfs", seconds=9.0)])
+    assert tuning_cache(path).load() == {
         ("app.checkpoint", "ssd"): entry(),
         ("app.checkpoint", "gpfs"): entry(layer="gpfs", seconds=9.0),
     }
 
 
 def test_only_the_file_and_its_lock_are_left(path: str) -> None:
-    save([entry()], path)
+    tuning_cache(path).save([entry()])
     assert sorted(os.listdir(os.path.dirname(path))) == ["tuning.json", "tuning.json.lock"]
 
 
 def test_nothing_to_save_makes_no_file(path: str) -> None:
-    save([], path)
+    tuning_cache(path).save([])
     assert not os.path.exists(path)
 
 
 def test_a_save_replaces_its_own_and_keeps_the_others(path: str) -> None:
-    save([entry("a"), entry("b")], path)
-    save([entry("b", seconds=1.0), entry("c")], path)
-    assert load(path) == {(name, "ssd"): entry(name, seconds=1.0 if name == "b" else 3.5) for name in "abc"}
+    tuning_cache(path).save([entry("a"), entry("b")])
+    tuning_cache(path).save([entry("b", seconds=1.0), entry("c")])
+    assert tuning_cache(path).load() == {
+        (name, "ssd"): entry(name, seconds=1.0 if name == "b" else 3.5) for name in "abc"
+    }
 
 
 def test_an_entry_keeps_the_date_when_it_was_learned(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +85,11 @@ def test_an_entry_keeps_the_date_when_it_was_learned(path: str, monkeypatch: pyt
         def now(cls, zone: object) -> datetime:
             return datetime(2030, 1, cls.day, tzinfo=UTC)
 
-    monkeypatch.setattr(tuning_cache, "datetime", Clock)
-    save([entry("a"), entry("b")], path)
+    monkeypatch.setattr(cache_file, "datetime", Clock)
+    tuning_cache(path).save([entry("a"), entry("b")])
     Clock.day = 2
-    save([entry("a"), entry("b", seconds=1.0)], path)
-    assert {record.entry.function: record.learned.day for record in records(path)} == {"a": 1, "b": 2}
+    tuning_cache(path).save([entry("a"), entry("b", seconds=1.0)])
+    assert {record.entry.function: record.learned.day for record in tuning_cache(path).records()} == {"a": 1, "b": 2}
     assert json.loads(Path(path).read_text())["entries"][0]["learned"].startswith("2030-01-01")
 
 
@@ -121,11 +124,11 @@ def test_a_damaged_file_is_set_aside(path: str, content: bytes, how: str, caplog
     Path(path).write_bytes(content)
     with caplog.at_level(logging.WARNING, "penstock"):
         if how == "load":
-            assert load(path) == {}
+            assert tuning_cache(path).load() == {}
         elif how == "clear":
-            assert clear(path=path) == 0
-        save([entry()], path)
-    assert load(path) == {("app.checkpoint", "ssd"): entry()}
+            assert tuning_cache(path).clear() == 0
+        tuning_cache(path).save([entry()])
+    assert tuning_cache(path).load() == {("app.checkpoint", "ssd"): entry()}
     assert Path(path + ".damaged").read_bytes() == content
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert path in caplog.text
@@ -135,22 +138,22 @@ def test_a_cache_that_cannot_be_written_is_told_and_forgiven(tmp_path: Path, cap
     (tmp_path / "file").write_text("not a folder")
     path = str(tmp_path / "file" / "tuning.json")
     with caplog.at_level(logging.WARNING, "penstock"):
-        save([entry()], path)
-        assert load(path) == {}
+        tuning_cache(path).save([entry()])
+        assert tuning_cache(path).load() == {}
     assert len(caplog.records) == 2
 
 
 def test_a_disk_that_fails_leaves_the_old_file_and_no_rubbish(
     path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save([entry("a")], path)
+    tuning_cache(path).save([entry("a")])
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with caplog.at_level(logging.WARNING, "penstock"):
-        save([entry("b")], path)
+        tuning_cache(path).save([entry("b")])
     monkeypatch.undo()
     assert "No space left" in caplog.text
     assert names(path) == {("a", "ssd")}
@@ -160,14 +163,14 @@ def test_a_disk_that_fails_leaves_the_old_file_and_no_rubbish(
 def test_a_lock_that_is_never_given_back_does_not_hold_up_the_end_of_a_run(
     path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save([entry("a")], path)
-    monkeypatch.setattr(tuning_cache, "_PATIENCE", 0.05)
+    tuning_cache(path).save([entry("a")])
+    monkeypatch.setattr(cache_file, "_PATIENCE", 0.05)
     with open(path + ".lock") as lock, caplog.at_level(logging.WARNING, "penstock"):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        save([entry("b")], path)
+        tuning_cache(path).save([entry("b")])
         assert names(path) == {("a", "ssd")}
     assert "cannot keep" in caplog.text
-    save([entry("b")], path)
+    tuning_cache(path).save([entry("b")])
     assert names(path) == {("a", "ssd"), ("b", "ssd")}
 
 
@@ -184,10 +187,10 @@ def test_a_lock_that_is_never_given_back_does_not_hold_up_the_end_of_a_run(
 )
 def test_clearing(path: str, function: str | None, layer: str | None, left: set[tuple[str, str]]) -> None:
     everything = {("app.f", "ssd"), ("app.f", "gpfs"), ("app.g", "ssd"), ("lib.f", "ssd")}
-    save([entry(*one) for one in everything], path)
-    assert clear(function, layer, path) == len(everything - left)
+    tuning_cache(path).save([entry(*one) for one in everything])
+    assert tuning_cache(path).clear(function, layer) == len(everything - left)
     assert names(path) == left
-    assert clear(function, layer, path) == 0
+    assert tuning_cache(path).clear(function, layer) == 0
 
 
 @pytest.mark.parametrize(
@@ -206,16 +209,20 @@ def test_a_function_of_a_program_is_found_by_the_end_of_its_name(function: str, 
 
 
 def test_clearing_what_never_was_makes_nothing(path: str) -> None:
-    assert clear(path=path) == 0
+    assert tuning_cache(path).clear() == 0
     assert not os.path.exists(os.path.dirname(path))
 
 
 def test_the_place_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_path() == str(tmp_path / "penstock" / "tuning.json")
-    save([entry()])
-    assert load() == load(str(tmp_path / "penstock" / "tuning.json")) == {("app.checkpoint", "ssd"): entry()}
-    assert clear() == 1
+    assert default_path("tuning.json") == str(tmp_path / "penstock" / "tuning.json")
+    tuning_cache().save([entry()])
+    assert (
+        tuning_cache().load()
+        == tuning_cache(str(tmp_path / "penstock" / "tuning.json")).load()
+        == {("app.checkpoint", "ssd"): entry()}
+    )
+    assert tuning_cache().clear() == 1
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert default_path() == str(tmp_path / "home" / ".cache" / "penstock" / "tuning.json")
+    assert default_path("tuning.json") == str(tmp_path / "home" / ".cache" / "penstock" / "tuning.json")

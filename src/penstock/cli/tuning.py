@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from penstock.runtime.tuning_cache import Record
+    from penstock.runtime.cache_file import Record
     from penstock.tuning.objective import Choice, Estimate
     from penstock.tuning.registry import Learned
 
@@ -34,13 +34,14 @@ def tuning(
     """
     from rich.console import Console
 
-    from penstock.runtime.tuning_cache import matches, records
+    from penstock.runtime.cache_file import matches
+    from penstock.runtime.tuning_cache import tuning_cache
 
     path = file or _configured_path()
     if clear:
         _clear(function, layer, path, json)
         return
-    everything = records(path)
+    everything = tuning_cache(path).records()
     found = [record for record in everything if matches(record.entry, function, layer) and record.entry.measures]
     if json:
         import msgspec
@@ -56,8 +57,8 @@ def tuning(
 
 def _configured_path() -> str:
     from penstock.errors import ConfigError
+    from penstock.runtime.cache_file import default_path
     from penstock.runtime.config import load_config
-    from penstock.runtime.tuning_cache import default_path
 
     try:
         path = load_config({}).config.tuning
@@ -65,14 +66,14 @@ def _configured_path() -> str:
         typer.echo(f"penstock: {error}", err=True)
         raise typer.Exit(2) from None
     # Where this project keeps nothing, what other programs have learned is still there to be seen.
-    return default_path() if path in (None, "off") else path
+    return default_path("tuning.json") if path in (None, "off") else path
 
 
 def _clear(function: str | None, layer: str | None, path: str, json: bool) -> None:
-    from penstock.runtime import tuning_cache
+    from penstock.runtime.tuning_cache import tuning_cache
 
     try:
-        count = tuning_cache.clear(function, layer, path)
+        count = tuning_cache(path).clear(function, layer)
     except OSError as error:
         typer.echo(f"penstock: cannot clear {path}: {error.strerror or error}", err=True)
         raise typer.Exit(1) from None
@@ -82,7 +83,7 @@ def _clear(function: str | None, layer: str | None, path: str, json: bool) -> No
         typer.echo(f"forgot {count} {'entry' if count == 1 else 'entries'} of {path}")
 
 
-def _say_nothing_found(console: Console, everything: list[Record], path: str) -> None:
+def _say_nothing_found(console: Console, everything: list[Record[Learned]], path: str) -> None:
     from rich.markup import escape
 
     if everything:
@@ -98,7 +99,7 @@ def _say_nothing_found(console: Console, everything: list[Record], path: str) ->
     )
 
 
-def _plain(record: Record, tasks: int) -> dict[str, Any]:
+def _plain(record: Record[Learned], tasks: int) -> dict[str, Any]:
     from penstock.tuning.spec import shown
 
     entry = record.entry
@@ -137,7 +138,7 @@ def _judge(entry: Learned, tasks: int) -> tuple[list[Estimate], Choice]:
     return estimates, choose(entry.measures, tasks, 1, *there)
 
 
-def _show(console: Console, record: Record, tasks: int) -> None:
+def _show(console: Console, record: Record[Learned], tasks: int) -> None:
     from rich.markup import escape
     from rich.padding import Padding
 

@@ -30,24 +30,25 @@ class Tuning:
         """Take up what earlier runs learned; done once, and only by programs that have something to learn."""
         if self._loaded or self._path == "off":
             return
-        from penstock.runtime import tuning_cache
+        from penstock.runtime.tuning_cache import tuning_cache
 
         self._loaded = True
-        self.known.update(tuning_cache.load(self._path))
+        self.known.update(tuning_cache(self._path).load())
 
     def save(self, tuners: Mapping[tuple[str, str], Tuner]) -> None:
         """Keep what this run learned, and forget what it found to be no longer true."""
         if not self._loaded:
             return
-        from penstock.runtime import tuning_cache
+        from penstock.runtime.tuning_cache import tuning_cache
 
+        cache = tuning_cache(self._path)
         learned = [entry for tuner in tuners.values() if (entry := tuner.learned()) is not None]
         news = [entry for entry in learned if self.known.get((entry.function, entry.layer)) != entry]
         if news:
-            tuning_cache.save(news, self._path)
+            cache.save(news)
         for key, tuner in tuners.items():
             if tuner.learning and key in self.known:
-                tuning_cache.clear(*key, self._path)
+                cache.clear(*key)
 
     def take_note(self, note: Note) -> None:
         """Say once for each function and layer what was chosen."""

@@ -74,6 +74,8 @@ def _leak_check_of_a_module(request: pytest.FixtureRequest) -> Iterator[None]:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nothing that a test learns gets into the user's registry, and nothing in there into a test."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    # Functions of one name are many functions in tests: what one of them takes says nothing of the next.
+    os.environ["PENSTOCK_PROFILES"] = "off"
 
 
 @pytest.fixture(autouse=True, scope="session")

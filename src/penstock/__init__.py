@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.decorators import IO, constraint, io
+from penstock.api.decorators import IO, constraint, implement, implements, io
 from penstock.api.directions import (
     COLLECTION_IN,
     COLLECTION_INOUT,
@@ -39,6 +39,7 @@ from penstock.errors import (
     ReturnsMismatch,
     RuntimeStopped,
     SerializationError,
+    SimulatedValueError,
     StorageFull,
     TaskCancelled,
     TaskError,
@@ -79,6 +80,7 @@ __all__ = [
     "Runtime",
     "RuntimeStopped",
     "SerializationError",
+    "SimulatedValueError",
     "StorageFull",
     "TaskCancelled",
     "TaskError",
@@ -93,6 +95,8 @@ __all__ = [
     "constraint",
     "delete_file",
     "delete_object",
+    "implement",
+    "implements",
     "io",
     "open_file",
     "share",

@@ -16,6 +16,7 @@
     │   └── ArgumentChanged               strict mode: it changed an argument declared IN
     ├── TaskCancelled (CancelledError)    it was cancelled, or needed the output of one that was
     ├── SerializationError (TypeError)    an argument, result or function cannot be pickled
+    ├── SimulatedValueError               a simulated run: the program needs a value that no task has computed
     └── InternalError                     an invariant of Penstock itself broke: our bug, please report it
 
 A message says what happened, to which object, with which value, and what to do next.
@@ -38,6 +39,7 @@ __all__ = [
     "ReturnsMismatch",
     "RuntimeStopped",
     "SerializationError",
+    "SimulatedValueError",
     "StorageFull",
     "TaskCancelled",
     "TaskError",
@@ -110,6 +112,10 @@ class TaskCancelled(PenstockError, CancelledError):
 
 class SerializationError(PenstockError, TypeError):
     """An argument, a result or a function cannot be pickled."""
+
+
+class SimulatedValueError(PenstockError):
+    """In a simulated run the program needs a value that no task has computed; the message says which, and where."""
 
 
 class InternalError(PenstockError):

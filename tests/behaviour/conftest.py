@@ -1,4 +1,7 @@
-"""Every behaviour is tested twice: with worker processes and inline; both must give the same results and errors.
+"""Every behaviour is tested with worker processes and inline; both must give the same results and errors.
+
+Where neither objects nor files are updated it is also tested on the simulator, where the values of calls are declared:
+each task says in advance what its function would return (``simulation.py``).
 
 One runtime serves a module in each mode. Each test ends at a barrier, so that a failure nobody looked at is blamed on
 the test that caused it.
@@ -9,21 +12,51 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.behaviour.modes import MODES, Gate
+from tests.behaviour.modes import MODES, NOT_SIMULATED, SIMULATED, Gate
+from tests.behaviour.simulation import simulation_of_bodies
 
 import penstock
+from penstock.errors import SimulatedValueError
 
 SOURCE = Path(penstock.__file__).parents[1]
 
 
-@pytest.fixture(scope="module", params=list(MODES))
-def mode(request: pytest.FixtureRequest) -> str:
-    """How the tasks of a test run: ``workers`` or ``inline``."""
-    return str(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test in each mode, unless it says in which."""
+    said = [mark for mark in metafunc.definition.iter_markers("parametrize") if "mode" in str(mark.args[0]).split(",")]
+    if "mode" in metafunc.fixturenames and not said:
+        modes = [mode for mode in MODES if mode != "simulated" or _is_for_the_simulator(metafunc)]
+        metafunc.parametrize("mode", modes, indirect=True, scope="module")
+
+
+def _is_for_the_simulator(metafunc: pytest.Metafunc) -> bool:
+    return metafunc.module.__name__.split(".")[-1] in SIMULATED and metafunc.function.__name__ not in NOT_SIMULATED
+
+
+@pytest.fixture(scope="module")
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How the tasks of a test run: ``workers``, ``inline`` or ``simulated``."""
+    if request.param == "simulated":
+        with simulation_of_bodies():
+            yield "simulated"
+    else:
+        yield str(request.param)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """A test of each mode that needs a value which no task declares is no test for the simulator."""
+    try:
+        return (yield)
+    except SimulatedValueError as error:
+        if getattr(pyfuncitem, "callspec", None) is None or pyfuncitem.callspec.params.get("mode") != "simulated":
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

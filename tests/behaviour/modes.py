@@ -1,4 +1,4 @@
-"""The two ways of running a program that must agree, and gates that hold a task until the test has seen enough."""
+"""The ways of running a program that must agree, and gates that hold a task until the test has seen enough."""
 
 from __future__ import annotations
 
@@ -8,9 +8,23 @@ from typing import Any
 
 import pytest
 
-__all__ = ["MODES", "Gate", "only_workers"]
+__all__ = ["MODES", "NOT_SIMULATED", "SIMULATED", "Gate", "only_workers"]
 
-MODES: dict[str, dict[str, Any]] = {"workers": {"cpus": 2}, "inline": {"mode": "inline"}}
+MODES: dict[str, dict[str, Any]] = {
+    "workers": {"cpus": 2},
+    "inline": {"mode": "inline"},
+    "simulated": {"mode": "simulated"},
+}
+
+#: modules whose tests also run on the simulator, as far as they update neither objects nor files
+SIMULATED = {
+    *("test_bad_input", "test_collection_arguments", "test_constraint_decorator"),
+    *("test_executor_interface", "test_first_program", "test_futures", "test_futures_of_other_runs", "test_lifecycle"),
+    *("test_lifetimes", "test_map", "test_task_forms", "test_versions", "test_wait_on"),
+}
+
+#: tests in them that start another kind of runtime on purpose
+NOT_SIMULATED = {"test_the_inner_context_is_the_current_one"}
 
 #: for tests of what cannot happen where each task is over before its call returns
 only_workers = pytest.mark.parametrize("mode", ["workers"], indirect=True)

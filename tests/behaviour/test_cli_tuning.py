@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from penstock.model.profiles import Profile
 from penstock.model.resources import Auto
+from penstock.runtime.profiles import profile_cache
 from penstock.runtime.tuning_cache import tuning_cache
 from penstock.tuning.registry import Learned, Measure
 
@@ -189,3 +191,17 @@ def test_a_narrow_terminal_keeps_the_numbers_whole(command: Command) -> None:
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "…" not in text
     assert len(rows(text)) == 3
+
+
+def test_profiles_are_shown_slowest_first_and_cleared(command: Command, tmp_path: Path) -> None:
+    file = str(tmp_path / "profiles.json")
+    profiles = [Profile("app:quick", "", 1000, 1e-5, 2e-6), Profile("app:write", "ssd", 5, 2.5, 0.5)]
+    profile_cache(file).save(profiles)
+    text = command("--profiles", "--file", file)
+    assert [line.split()[0] for line in text.splitlines()] == ["function", "app:write", "app:quick"]
+    assert "2.5 s" in text
+    assert "± 500 ms" in text
+    assert [one["function"] for one in command.json("--profiles", "--file", file, "--layer", "ssd")] == ["app:write"]
+    assert command("--profiles", "--file", file, "--function", "other").startswith("no such function")
+    assert command("--profiles", "--file", file, "--clear").startswith("forgot 2 entries")
+    assert command("--profiles", "--file", file).startswith("nothing was measured yet")

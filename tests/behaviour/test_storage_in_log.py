@@ -103,9 +103,11 @@ def test_bandwidth_is_told_as_it_is_taken_and_given_back(storage: Storage) -> No
 def test_a_plain_task_leaves_nothing_of_storage(storage: Storage) -> None:
     log = storage.run(lambda: [compute(n) for n in range(5)])
     assert not of(records.Device, log)
-    text = (storage.folder / "run" / "events.jsonl").read_text()
-    first, rest = text.split("\n", 1)
-    assert "storage" in first
+    lines = (storage.folder / "run" / "events.jsonl").read_text().splitlines()
+    of_machine = [line for line in lines if '"run_started"' in line or '"node_joined"' in line]
+    assert len(of_machine) == 2
+    assert all("storage" in line for line in of_machine)
+    rest = "\n".join(line for line in lines if line not in of_machine)
     assert not any(word in rest for word in ("layer", "bandwidth", '"io"', "learned"))
 
 
@@ -125,7 +127,8 @@ def test_learning_is_told_epoch_by_epoch(storage: Storage) -> None:
     log = storage.run(lambda: [learn(storage.output(n)) for n in range(30)])
     assert all(record.learned for record in of(records.Submitted, log))
     epochs = of(records.EpochEnded, log)
-    first_layer = [epoch for epoch in epochs if epoch.layer == "ssd"]
+    # On a machine that is busy, times change, and learning begins anew after this.
+    first_layer = [epoch for epoch in epochs if epoch.layer == "ssd"][:3]
     assert [epoch.constraint for epoch in first_layer] == [25.0 * MB, 50.0 * MB, 100.0 * MB]
     assert [epoch.tasks for epoch in first_layer] == [4, 2, 1]
     choices = of(records.ConstraintChosen, log)

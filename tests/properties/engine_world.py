@@ -197,7 +197,9 @@ class World:
             assert (task.state is TaskState.WAITING) == (not self.model.could_run(model))
             if task.state is TaskState.READY:
                 for node in self.nodes.values():
-                    assert not self._fits(node, task.requirements), f"{task.label} could run on {node.name}"
+                    kept = state.ledger.nodes[node.name].kept  # for a task that was passed over
+                    could = kept is None and self._fits(node, task.requirements)
+                    assert not could, f"{task.label} could run on {node.name}"
 
     def _fits(self, node: Node, need: Requirements) -> bool:
         lanes = [lane for lane in self.lanes.values() if lane.node == node.name]

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from tests.unit.io_rig import Device, Node, Task
 
 from penstock.model.resources import Requirements
+from penstock.scheduling.io import Rate
 
-AskDemand = Callable[[Task, Node, Device | None], float | None]
+AskDemand = Callable[[Task, Node, Device | None], Rate | None]
 
 
 class Spot(NamedTuple):
@@ -33,12 +34,12 @@ class NaiveIOScheduler:
         self.waiting: Task | None = None
         self.nodes: list[Node] = []
         self.now = 0.0
-        self.demand: AskDemand = lambda task, node, device: None
+        self.ask: AskDemand = lambda task, node, device: None
         self.launched: list[Spot] = []
 
     def iterate(self, nodes: list[Node], now: float, demand: AskDemand) -> list[Spot]:
         """One iteration: launch all that should be launched; the nodes given are changed."""
-        self.nodes, self.now, self.demand, self.launched = nodes, now, demand, []
+        self.nodes, self.now, self.ask, self.launched = nodes, now, demand, []
         {"fcfs": self.fcfs, "priority": self.priority, "backfilling": self.backfilling}[self.scheduler]()
         return self.launched
 
@@ -150,6 +151,10 @@ class NaiveIOScheduler:
             return -task.priority, 1, -self.wanted(task), task.serial
 
         return sorted(self.tasks, key=rank)
+
+    def demand(self, task: Task, node: Node, device: Device | None) -> float | None:
+        rate = self.ask(task, node, device)
+        return rate() if callable(rate) else rate
 
     def layers(self, task: Task, node: Node) -> list[Device] | list[None]:
         return node.devices if task.requirements.layered else [None]

@@ -109,11 +109,15 @@ class FileWorld(World):
         return None
 
     def _judge_move(self, move: Move) -> None:
-        """Who moves a file while others read it, or while I/O runs, must have been asked to."""
+        """Who moves a file while others read it, or while I/O runs on its node, must have been asked to."""
         assert move.version not in [other.version for other in self.moves]
         if self.draining or move.name in self.wanted_home:
             return
-        assert not any(attempt.launch.call.spec.requirements.io for attempt in self.attempts())
+        placed = self.engine.state.versions[move.version].placed
+        assert placed is not None
+        shared = {device.name for device in placed.node.devices if device.shared}
+        running = [attempt.launch for attempt in self.attempts() if attempt.launch.call.spec.requirements.io]
+        assert not any(launch.node == placed.node.name or launch.layer in shared for launch in running)
         assert not any(move.version in task.call.reads for task in self.model.tasks.values())
 
     # --- the clerks ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec import Struct
 
 from penstock.model.resources import Requirements
-from penstock.scheduling import ready_queues
+from penstock.scheduling import places, ready_queues
 from penstock.scheduling.compute import Fifo, FifoData, Lifo, LoadBalance, Locality
 from penstock.scheduling.policy import Policy, SparsePolicy
 from penstock.scheduling.ready_queues import ReadyQueues, ready_set
@@ -19,12 +19,15 @@ from penstock.scheduling.reference import NaiveReadySet
 from penstock.scheduling.view import NodeView, ReadySet, ReadyTask
 
 CPUS = 4
-NAMES = ("a", "b", "c")
+MEMORY = 4
+NAMES = ("a", "b", "c", "d")
 KINDS = (
     Requirements(cpus=1),
     Requirements(cpus=2),
-    Requirements(cpus=1, memory=1),
+    Requirements(cpus=CPUS),
+    Requirements(cpus=1, memory=3),
     Requirements(cpus=1, properties=(("name", "b"),)),
+    Requirements(cpus=1, properties=(("name", "nobody"),)),
 )
 
 
@@ -44,10 +47,12 @@ class Node(Struct, eq=False):
     name: str
     index: int
     used_cpus: int = 0
+    used_memory: int = 0
 
     def fits(self, requirements: Requirements) -> bool:
         named = all(value == self.name for _, value in requirements.properties)
-        return named and self.used_cpus + requirements.cpus <= CPUS
+        room = self.used_memory + requirements.memory <= MEMORY
+        return named and room and self.used_cpus + requirements.cpus <= CPUS
 
 
 class Favourites(SparsePolicy):
@@ -74,19 +79,23 @@ class ScoreOnly:
 priorities = st.sampled_from([0, 0, 0, 1, -1])
 localities = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), max_size=3)
 kinds = st.sampled_from(KINDS)
+loads = st.sampled_from([0, 1, CPUS]) | st.integers(0, CPUS)
 
 
 class SameDecisions(RuleBasedStateMachine):
     policy: Policy = Fifo()
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(names=st.permutations(NAMES), count=st.integers(0, len(NAMES)))
+    def start(self, names: list[str], count: int) -> None:
         self.naive: ReadySet = NaiveReadySet(self.policy)
         self.fast: ReadySet = ready_set(self.policy)
-        self.nodes = [Node(name, index) for name, index in zip(NAMES, (2, 0, 1), strict=True)]
+        self.nodes: dict[str, Node] = {}
+        self.joined = 0
         self.ready: dict[int, Task] = {}
         self.taken: list[Task] = []
         self.serial = 0
+        for name in names[:count]:
+            self._join(name)
 
     @rule(count=st.integers(1, 6), priority=priorities, kind=kinds, locality=localities, freed=st.booleans())
     def several_alike_become_ready(
@@ -104,15 +113,17 @@ class SameDecisions(RuleBasedStateMachine):
             moved = old.locality if locality is None else locality
             self._add(Task(old.serial, old.priority, old.requirements, moved, old.freed))
 
-    @rule(count=st.integers(1, 8), occupies=st.booleans())
+    @rule(count=st.integers(1, 8), occupies=st.sampled_from([True, True, False]))
     def the_best_are_launched(self, count: int, occupies: bool) -> None:
         for _ in range(count):
-            placement = self.naive.propose(self.nodes)
+            placement = self.naive.propose()
             if placement is not None:
-                task, node = placement
+                task, view = placement
                 self._remove(task)
                 if occupies:
-                    next(mine for mine in self.nodes if mine is node).used_cpus += task.requirements.cpus
+                    node = self.nodes[view.name]
+                    node.used_memory += task.requirements.memory
+                    self._load(node, node.used_cpus + task.requirements.cpus)
                 self.decisions_are_the_same()
 
     @rule(data=st.data(), share=st.sampled_from([0.0, 0.5, 1.0]))
@@ -121,18 +132,47 @@ class SameDecisions(RuleBasedStateMachine):
         for serial in data.draw(st.permutations(sorted(self.ready)))[:count]:
             self._remove(self.ready[serial])
 
-    @rule(which=st.integers(0, len(NAMES) - 1), used=st.integers(0, CPUS))
-    def a_node_changes(self, which: int, used: int) -> None:
-        self.nodes[which].used_cpus = used
+    @rule(name=st.sampled_from(NAMES), cpus=loads, memory=st.integers(0, MEMORY))
+    def a_node_fills_or_frees(self, name: str, cpus: int, memory: int) -> None:
+        if name in self.nodes:
+            self.nodes[name].used_memory = memory
+            self._load(self.nodes[name], cpus)
+
+    @rule(changes=st.integers(1, 60))
+    def nodes_change_while_nobody_asks(self, changes: int) -> None:
+        """So often that the changes are not remembered one by one."""
+        for turn in range(changes if self.nodes else 0):
+            node = list(self.nodes.values())[turn % len(self.nodes)]
+            self._load(node, (node.used_cpus + turn) % (CPUS + 1))
+
+    @rule(name=st.sampled_from(NAMES))
+    def a_node_joins_or_leaves(self, name: str) -> None:
+        """One that comes back is empty, and the last in the order."""
+        if name in self.nodes:
+            gone = self.nodes.pop(name)
+            self.naive.node_gone(gone)
+            self.fast.node_gone(gone)
+        else:
+            self._join(name)
 
     @invariant()
     def decisions_are_the_same(self) -> None:
         assert len(self.fast) == len(self.naive) == len(self.ready)
-        for nodes in (self.nodes, self.nodes[::-1], self.nodes[:1], self.nodes[1:], []):
-            assert self.fast.propose(iter(nodes)) == self.naive.propose(iter(nodes))
-        for node in self.nodes:
+        for node in self.nodes.values():
             for kind in KINDS:
                 assert self.fast.next_alike(node, kind) is self.naive.next_alike(node, kind)
+        assert set(self.fast.heads()) == set(self.naive.heads())
+        assert self.fast.propose() == self.naive.propose()
+
+    def _join(self, name: str) -> None:
+        node = self.nodes[name] = Node(name, self.joined)
+        self.joined += 1
+        self._load(node, 0)
+
+    def _load(self, node: Node, cpus: int) -> None:
+        node.used_cpus = cpus
+        self.naive.node_changed(node)
+        self.fast.node_changed(node)
 
     def _add(self, task: Task) -> None:
         self.ready[task.serial] = task
@@ -153,8 +193,10 @@ POLICIES: list[Policy] = [Fifo(), Lifo(), Locality(), LoadBalance(), FifoData(),
 def test_the_fast_ready_set_equals_the_naive_one(
     policy: Policy, dead_allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once with the usual tolerance for dead entries, and once with none, so that queues are often rebuilt."""
+    """Once with the usual tolerance for dead entries, and once with none, so that all is often rebuilt."""
     monkeypatch.setattr(ready_queues, "_DEAD_ALLOWED", dead_allowed)
+    monkeypatch.setattr(places, "_SPARE", dead_allowed)
+    monkeypatch.setattr(ready_queues, "_KEPT", 16 if dead_allowed else 1)
 
     class Machine(SameDecisions):
         pass

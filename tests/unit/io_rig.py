@@ -8,7 +8,7 @@ from math import inf
 from msgspec import Struct, field
 
 from penstock.model.resources import Requirements
-from penstock.scheduling.io import DeviceView, IONodeView, IOReadySet, IOTask, Placement
+from penstock.scheduling.io import DeviceView, IONodeView, IOReadySet, IOTask, Placement, Rate
 
 NOWHERE: Mapping[str, int] = {}
 
@@ -33,11 +33,13 @@ class Device(Struct, eq=False):
     free_capacity: float = inf
     #: serial → function, start
     attempts: dict[int, tuple[int, float]] = field(default_factory=dict)
-    #: function → mean seconds
+    #: function → mean seconds; the same dict in all devices of that name, if there are several
     means: dict[int, float] = field(default_factory=dict)
+    shared: bool = False
 
-    def running(self) -> Iterator[tuple[int, float]]:
-        return iter(self.attempts.values())
+    def oldest(self) -> Iterator[tuple[int, float]]:
+        for function in {function for function, _ in self.attempts.values()}:
+            yield function, min(start for other, start in self.attempts.values() if other == function)
 
     def seconds(self, function: int) -> float | None:
         return self.means.get(function)
@@ -61,26 +63,48 @@ def need(bandwidth: float = 0, capacity: int = 0) -> Requirements:
 UNLAYERED = need()
 
 
-def as_declared(task: IOTask, node: IONodeView, device: DeviceView | None) -> float | None:
+def as_declared(task: IOTask, node: IONodeView, device: DeviceView | None) -> Rate | None:
     return task.requirements.bandwidth
 
 
 class World:
-    """Nodes on virtual time: attempts take what was proposed, and give it back when they end."""
+    """Nodes on virtual time: attempts take what was proposed, and give it back when they end.
 
-    def __init__(self, nodes: Sequence[Node], scheduler: str = "fcfs", ageing: float | None = None) -> None:
+    A test may change nodes, devices and demands as it likes: all is told anew before each proposal. One that tells of
+    changes itself is ``exact``.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], scheduler: str = "fcfs", ageing: float | None = None, *, exact: bool = False
+    ) -> None:
         self.nodes = list(nodes)
         self.ready = IOReadySet(scheduler, ageing)
         self.now = 0.0
-        self.demand: Callable[[IOTask, IONodeView, DeviceView | None], float | None] = as_declared
+        self.demand: Callable[[IOTask, IONodeView, DeviceView | None], Rate | None] = as_declared
         self.running: dict[int, Placement] = {}
+        self.exact = exact
+        self.told(*nodes)
+
+    def told(self, *nodes: Node) -> None:
+        """The ready set hears that nodes changed."""
+        for node in nodes:
+            self.ready.node_changed(node)
+
+    def oldest(self) -> Iterator[tuple[float | None, float]]:
+        for node in self.nodes:
+            for device in node.devices:
+                for function, start in device.oldest():
+                    yield device.seconds(function), start
 
     def add(self, *tasks: Task) -> None:
         for task in tasks:
             self.ready.add(task)
 
     def propose(self) -> Placement | None:
-        return self.ready.propose(self.nodes, self.now, self.demand)
+        if not self.exact:
+            self.told(*self.nodes)
+            self.ready.demands_changed()
+        return self.ready.propose(self.now, self)
 
     def launch(self, placement: Placement) -> None:
         task, node, device, bandwidth = placement
@@ -94,6 +118,7 @@ class World:
             assert device.free_bandwidth >= 0 and (device.free_capacity >= 0 or task.anchor)
             device.attempts[task.serial] = (task.function, self.now)
         self.running[task.serial] = placement
+        self.told(node)
 
     def round(self) -> list[int]:
         """Launch what the scheduler wants to launch now; the serials, in order."""
@@ -112,6 +137,7 @@ class World:
             assert isinstance(device, Device)
             device.free_bandwidth += bandwidth
             del device.attempts[serial]
+        self.told(node)
 
     def run(self, durations: Mapping[int, float]) -> list[tuple[float, list[int]]]:
         """Run to the end, each attempt for its function's duration: when was what launched."""

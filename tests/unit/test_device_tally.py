@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.observe.device_tally import ConstraintTally, DeviceLine
+from penstock.observe import records
+from penstock.observe.device_tally import ConstraintTally, DeviceLine, StorageTally
 from penstock.observe.records import (
     ConstraintChosen,
     ConstraintDrifted,
@@ -272,3 +273,18 @@ def test_the_summary_tells_what_was_not_learned_in_this_run(tally: Tally) -> Non
 def test_a_run_without_storage_has_no_such_tables(tally: Tally) -> None:
     tally.add([submitted(1), Finished(1.0, 1, 1, "here", 0, 1.0, 0), device(t=1.0)])
     assert not any("storage" in line or "learned" in line for line in summary_lines(tally))
+
+
+def test_the_devices_of_several_nodes_are_one_line() -> None:
+    tally = StorageTally()
+    layers = [records.Layer("ssd", "/ssd", 450e6, 100), records.Layer("gpfs", "/gpfs", 900e6, None, shared=True)]
+    tally.on_run_started(records.RunStarted(0.0, 0.0, "1", [], 96, 0, "a", "fifo", storage=layers))
+    for name in "ab":
+        tally.on_node_joined(records.NodeJoined(0.0, name, 48, 0, storage=layers))
+        tally.on_launched(records.Launched(1.0, 1, 1, name, 0, "ssd", 8e6), "f", learned=False)
+        tally.on_device(records.Device(1.0, name, "ssd", 80e6, 10, 0, 30))
+    tally.on_device(records.Device(2.0, "a", "ssd", 8e6, 1, 0, 50))
+    (line,) = tally.lines(3.0)
+    assert (line.used, line.running, line.stored) == (88e6, 11, 80)
+    assert (line.limit, line.capacity) == (900e6, 200)
+    assert tally.devices["gpfs"].limit == 900e6

@@ -255,6 +255,70 @@ def test_what_could_run_only_on_a_lost_node_fails_when_it_is_submitted() -> None
     assert launched(rig.submit(call(3, wide))) == [3]
 
 
+# --- blocked: no node can host it, but one may come; unassigned: one could, but has no room now -----------------------
+
+
+def elastic(lanes: int) -> Rig:
+    rig = Rig(lanes=lanes)
+    rig.engine.state.elastic = True
+    return rig
+
+
+def test_what_is_blocked_waits_for_a_node_that_can_host_it_and_holds_up_nobody() -> None:
+    rig = elastic(lanes=2)
+    rig.join("m", 1)
+    wide = spec("wide", requirements=Requirements(2))
+    rig.submit(call(1, wide), call(2, wide), call(3, slots=(102,)), call(4))
+    assert launched(rig.lose_node("n")) == []
+    assert [rig.state(task) for task in (1, 2, 3)] == [TaskState.READY, TaskState.READY, TaskState.WAITING]
+    assert rig.engine.blocked() == ["wide#1", "wide#2"]
+    assert launched(rig.submit(call(5))) == []
+    assert launched(rig.finish(4)) == [5]
+    assert launched(rig.join("o", 1)) == []
+    [launch] = [command for command in rig.join("p", 2) if type(command) is Launch]
+    assert (launch.task, launch.attempt, launch.node) == (1, 2, "p")
+    assert rig.engine.blocked() == []
+
+
+def test_what_is_unassigned_is_not_blocked() -> None:
+    rig = elastic(lanes=1)
+    rig.submit(call(1), call(2))
+    assert rig.state(2) is TaskState.READY
+    assert rig.engine.blocked() == []
+
+
+def test_what_a_lost_node_could_host_may_be_submitted_and_is_blocked() -> None:
+    rig = elastic(lanes=2)
+    rig.join("m", 1)
+    rig.lose_node("n")
+    wide, wider = (spec("wide", requirements=Requirements(cpus)) for cpus in (2, 3))
+    rig.engine.ensure_possible("wide", wide.requirements)
+    assert launched(rig.submit(call(1, wide))) == []
+    assert rig.engine.blocked() == ["wide#1"]
+    with pytest.raises(ConstraintError, match="computing_units=3.* the largest, 'n', has 2 computing units"):
+        rig.engine.ensure_possible("wide", wider.requirements)
+    assert failure_of(rig.submit(call(2, wider)), 102).kind is FailureKind.UNPLACEABLE
+
+
+def test_all_is_blocked_when_the_last_node_is_lost_and_starts_on_the_next() -> None:
+    rig = elastic(lanes=1)
+    rig.submit(call(1), call(2))
+    rig.lose_node("n")
+    assert rig.engine.blocked() == ["f#1", "f#2"]
+    assert launched(rig.join("m", 2)) == [1, 2]
+
+
+def test_what_is_blocked_can_be_cancelled() -> None:
+    rig = elastic(lanes=1)
+    rig.submit(call(1))
+    rig.lose_node("n")
+    assert failure_of(rig.cancel(1), 101).kind is FailureKind.CANCELLED
+    assert rig.engine.blocked() == []
+
+
+# --- what is left behind ----------------------------------------------------------------------------------------------
+
+
 def test_the_segments_of_what_failed_with_its_node_are_freed() -> None:
     rig = Rig(lanes=1)
     rig.provide(50, big(7))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.errors import ConfigError
 from penstock.model.resources import StorageLayer
 from penstock.runtime.config import Config, load_config
-from penstock.runtime.layers import NodeKind, layers, nodes, ordered
+from penstock.runtime.layers import NodeKind, layers, nodes, ordered, read_layers
 
 GB = 10**9
 
@@ -302,3 +302,20 @@ def test_a_shared_layer_has_one_bandwidth(tmp_path: Path) -> None:
     config = described(tmp_path, "".join(tables))
     with pytest.raises(ConfigError, match="the shared layer 'gpfs' .* 1 MB/s in node 'a' and 2 MB/s in 'b'"):
         nodes(config)
+
+
+@pytest.mark.parametrize("written", ["1: 180MB/s, 8: 450MB/s", [[1, "180MB/s"], [8, 450]]])
+def test_a_measured_curve_does_not_make_a_layer_emulated(tmp_path: Path, written: object) -> None:
+    table = {"name": "ssd", "mount": str(tmp_path), "bandwidth": "450MB/s", "measured": written}
+    (described,) = read_layers([table], str(tmp_path), "here")
+    assert described.layer.measured == ((1, 180e6), (8, 450e6))
+    assert described.layer.curve == ()
+    (again,) = read_layers([described.layer], str(tmp_path), "here")
+    assert again.layer == described.layer
+
+
+@pytest.mark.parametrize("written", ["fast", "1: 180MB/s, 1: 2MB/s", "x: 3", "", 5])
+def test_a_measured_curve_that_makes_no_sense_is_refused(tmp_path: Path, written: object) -> None:
+    table = {"name": "ssd", "mount": str(tmp_path), "bandwidth": "450MB/s", "measured": written}
+    with pytest.raises(ConfigError, match="measured"):
+        read_layers([table], str(tmp_path), "here")

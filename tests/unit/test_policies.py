@@ -53,7 +53,9 @@ def make(request: pytest.FixtureRequest) -> Callable[[SparsePolicy], ReadySet]:
 
 def served(ready: ReadySet, *nodes: Node) -> Iterator[tuple[int, str]]:
     """Take everything out in the order proposed, while the nodes stay as they are."""
-    while (placement := ready.propose(nodes)) is not None:
+    for node in nodes:
+        ready.node_changed(node)
+    while (placement := ready.propose()) is not None:
         task, node = placement
         ready.remove(task)
         yield task.serial, node.name
@@ -108,8 +110,12 @@ def test_what_does_not_fit_waits_and_holds_up_nobody(make: Callable[[SparsePolic
     ready = make(Fifo())
     assert order(ready, [Task(1, priority=9, requirements=TWO), Task(2)], full) == [(2, "a")]
     assert len(ready) == 1
-    assert ready.propose([full]) is None
-    assert ready.propose([]) is None
+    assert ready.propose() is None
+    full.used_cpus = 2
+    ready.node_changed(full)
+    assert ready.propose() is not None
+    ready.node_gone(full)
+    assert ready.propose() is None
 
 
 def test_next_alike_compares_requirements_by_value_and_ignores_fit(make: Callable[[SparsePolicy], ReadySet]) -> None:
@@ -122,6 +128,15 @@ def test_next_alike_compares_requirements_by_value_and_ignores_fit(make: Callabl
     assert ready.next_alike(B, Requirements(cpus=1)) is tasks[3]
     assert ready.next_alike(full, Requirements(cpus=2)) is tasks[0]
     assert ready.next_alike(full, Requirements(cpus=3)) is None
+
+
+def test_heads_are_the_first_of_each_requirements_off_all_data(make: Callable[[SparsePolicy], ReadySet]) -> None:
+    tasks = [Task(1), Task(2, locality={"a": 9}), Task(3, requirements=TWO), Task(4, requirements=TWO, priority=1)]
+    for policy, expected in ((Locality(), {1, 4}), (Lifo(), {2, 4})):
+        ready = make(policy)
+        for task in tasks:
+            ready.add(task)
+        assert {task.serial for task in ready.heads()} == expected
 
 
 def test_a_task_taken_back_keeps_its_age_and_may_have_new_data(make: Callable[[SparsePolicy], ReadySet]) -> None:
@@ -173,7 +188,8 @@ def test_the_order_survives_mass_cancellation() -> None:
     assert list(served(fast, A)) == list(served(naive, A))
 
 
-def test_groups_and_queues_without_tasks_are_dropped() -> None:
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_groups_and_queues_without_tasks_are_dropped(names: str) -> None:
     ready = ReadyQueues(Locality())
     for serial in range(100):
         task = Task(serial, requirements=Requirements(memory=serial), locality={f"n{serial}": 1})
@@ -187,8 +203,64 @@ def test_groups_and_queues_without_tasks_are_dropped() -> None:
             return True
 
     ready.add(Task(100))
-    assert ready.propose([Curious("a", 0)]) is not None
-    assert asked == [ONE]
+    for index, name in enumerate(names):
+        ready.node_changed(Curious(name, index))
+    assert ready.propose() is not None
+    assert set(asked) == {ONE}
+
+
+def test_the_order_of_nodes_is_kept_for_a_few_requirements_without_tasks() -> None:
+    """For the ones used last, or a program that makes many kinds of them would fill the memory."""
+    ready = ReadyQueues(Fifo())
+    asked: list[Requirements] = []
+
+    class Curious(Node):
+        def fits(self, requirements: Requirements) -> bool:
+            asked.append(requirements)
+            return True
+
+    for index in range(100):
+        ready.node_changed(Curious(f"n{index}", index))
+
+    def questions(serial: int, memory: int) -> int:
+        """How many nodes are asked to place one task."""
+        asked.clear()
+        task = Task(serial, requirements=Requirements(memory=memory))
+        ready.add(task)
+        assert ready.propose() is not None
+        ready.remove(task)
+        return len(asked)
+
+    first = [questions(memory, memory) for memory in range(50)]
+    assert min(first) >= 100
+    assert questions(50, 49) <= 2
+    assert questions(51, 0) >= 100
+
+
+def test_a_decision_asks_few_nodes_whatever_their_number() -> None:
+    asked: list[str] = []
+
+    class Curious(Node):
+        def fits(self, requirements: Requirements) -> bool:
+            asked.append(self.name)
+            return super().fits(requirements)
+
+    ready = ReadyQueues(LoadBalance())
+    nodes = [Curious(f"n{index}", index) for index in range(1000)]
+    for node in nodes:
+        ready.node_changed(node)
+    for serial in range(4000):
+        ready.add(Task(serial, locality={f"n{serial % 7}": 1}))
+    ready.propose()
+    asked.clear()
+    for _ in range(4000):
+        placement = ready.propose()
+        assert placement is not None
+        task, view = placement
+        ready.remove(task)
+        nodes[view.index].used_cpus += 1
+        ready.node_changed(nodes[view.index])
+    assert len(asked) < 8 * 4000
 
 
 # --- policies of others -----------------------------------------------------------------------------------------------

@@ -7,14 +7,13 @@ from random import Random
 import pytest
 
 from penstock.errors import InternalError
-from penstock.model.resources import StorageLayer
 from penstock.sim.devices import Device
 
 
 def device(
     bandwidth: float = 100.0, *, curve: tuple[tuple[int, float], ...] = (), per_stream: float = 0
 ) -> Device[str]:
-    return Device(StorageLayer("disk", "/disk", bandwidth, curve=curve), per_stream)
+    return Device("disk", bandwidth, curve, per_stream)
 
 
 def ends(disk: Device[str]) -> dict[str, float]:

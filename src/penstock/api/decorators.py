@@ -1,4 +1,4 @@
-"""Decorators above ``@task``: they fill further fields of its declaration."""
+"""Decorators above ``@task``: they fill further fields of its declaration, or make it part of another one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar, overload
 
+from penstock.api.implementations import add_implementation, task_named
 from penstock.api.task import Task
 from penstock.errors import ConstraintError, DefinitionError
 from penstock.runtime.constraints import canonical, requirements
 
-__all__ = ["IO", "constraint", "io"]
+__all__ = ["IO", "constraint", "implement", "implements", "io"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,6 +61,30 @@ def io(task: Any = None, /) -> Any:
 
 #: the spelling of PyCOMPSs
 IO = io
+
+
+def implement(
+    *, of: Any = None, source_class: str | None = None, method: str | None = None
+) -> Callable[[Task[P, R]], Task[P, R]]:
+    """The task below is another implementation of the task ``of``, with constraints of its own.
+
+    A call of that task runs whichever suits: each implementation is tried, then the fastest that fits is taken. The
+    spelling of PyCOMPSs names the module and the function instead: ``source_class="module", method="name"``.
+    """
+    if (of is None) == (source_class is None or method is None):
+        raise DefinitionError("@implement needs either of=TASK, or source_class=MODULE and method=NAME")
+
+    def apply(task: Task[P, R]) -> Task[P, R]:
+        inner = _task_below(task, "@implement")
+        target = of if source_class is None or method is None else task_named(source_class, method, inner)
+        add_implementation(target, inner)
+        return task
+
+    return apply
+
+
+#: as the prose of its source spells it
+implements = implement
 
 
 def _with(task: Any, **fields: Any) -> Any:

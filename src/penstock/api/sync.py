@@ -73,7 +73,7 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
         if datum is not None and not datum.shared:
             runtime.ensure_unchanged(datum, "wait_on")
             value = runtime.value_of(datum)
-            if not refresh(obj, value):
+            if value is not obj and not refresh(obj, value):
                 return value
             runtime.forget(obj)
             return obj
@@ -134,23 +134,26 @@ def open_file(path: Any, mode: str = "r", **options: Any) -> IO[Any]:
     """Open a file that tasks write, after its last writer, or after all its users if it is opened to write."""
     writing = any(letter in mode for letter in "wax+")
     runtime = session.running()
-    if runtime is not None:
-        name = as_path(path, "the file")
-        wait_for_file(runtime, name, alone=writing)
-        if writing:
-            bring_home(runtime, name)
-    return open(path, mode, **options)
+    if runtime is None:
+        return open(path, mode, **options)
+    name = as_path(path, "the file")
+    wait_for_file(runtime, name, alone=writing)
+    if writing:
+        bring_home(runtime, name)
+    return runtime.files.open(path, mode, options)
 
 
 def delete_file(path: Any) -> None:
     """Remove a file once every task that uses it is done."""
     runtime = session.running()
     name = as_path(path, "the file")
-    if runtime is not None:
-        wait_for_file(runtime, name, alone=True)
-    os.unlink(path)
-    if runtime is not None:
-        drop_copies(runtime, name)
+    if runtime is None:
+        os.unlink(path)
+        return
+    wait_for_file(runtime, name, alone=True)
+    runtime.files.remove(path)
+    drop_copies(runtime, name)
+    if not runtime.simulated:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)  # a move that was under way gave the file its name again
 

@@ -6,6 +6,7 @@ another task it runs at once, in that task's process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from penstock.executors.execution import inside_task
 from penstock.model.directions import IN, INOUT, Direction
 from penstock.model.tasks import OnFailure
 from penstock.runtime import session
-from penstock.runtime.declaration import Declaration
+from penstock.runtime.declaration import Declaration, checked_size
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
 from penstock.runtime.nested import call_here
@@ -28,7 +29,10 @@ __all__ = ["Task", "task"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OPTIONS = ("returns", "priority", "retries", "timeout", "on_failure", "target_direction")
+_OPTIONS = (
+    *("returns", "priority", "retries", "timeout", "on_failure", "target_direction"),
+    *("duration", "size", "simulated"),
+)
 
 
 class Task(Generic[P, R]):
@@ -92,8 +96,18 @@ class _Reference:
             if isinstance(found, Task) and found.declaration is self.declaration:
                 return import_attribute, (body.__module__, body.__qualname__)
         fields = {name: getattr(self.declaration, name) for name in Declaration.__dataclass_fields__}
-        for derived in ("signature", "positional", "least", "most"):
-            fields.pop(derived)
+        # What is derived, and what only simulated runs want to know, need not travel.
+        for left_out in (
+            "signature",
+            "positional",
+            "least",
+            "most",
+            "duration",
+            "size",
+            "simulated",
+            "implementations",
+        ):
+            fields.pop(left_out)
         return _declare, (fields,)
 
 
@@ -116,6 +130,9 @@ def task(
     timeout: float | None = ...,
     on_failure: str | OnFailure | None = ...,
     target_direction: Direction = ...,
+    duration: Any = ...,
+    size: Any = ...,
+    simulated: Callable[..., Any] | None = ...,
     **directions: Any,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 def task(function: Any = None, /, **options: Any) -> Any:
@@ -125,6 +142,10 @@ def task(function: Any = None, /, **options: Any) -> Any:
     it does with a parameter, ``IN`` unless said otherwise. ``priority``: goes before others that are ready.
     ``retries``: further attempts after a failure. ``timeout``: seconds an attempt may take. ``on_failure``: ``"fail"``,
     ``"retry"``, ``"ignore"`` or ``"cancel_successors"``. ``target_direction``: what a method does with ``self``.
+
+    For simulated runs: ``duration``, seconds that a call takes, or a distribution of them, or a function of the
+    arguments; ``size``, of each file that it writes, or of its result; ``simulated``, a function of the arguments that
+    gives the value it would return.
     """
     if function is not None:
         return _make(function, options)
@@ -156,6 +177,9 @@ def _make(function: Any, options: dict[str, Any]) -> Any:
             retries=retries,
             timeout=_timeout(name, values.get("timeout")),
             on_failure=_on_failure(name, values.get("on_failure"), retries),
+            duration=_duration(name, values.get("duration")),
+            size=_size(name, values.get("size"), signature),
+            simulated=_simulated(name, values.get("simulated")),
         )
     )
 
@@ -243,3 +267,46 @@ def _on_failure(name: str, written: Any, retries: int | None) -> OnFailure:
     except ValueError:
         choices = ", ".join(repr(choice.value) for choice in OnFailure)
         raise DefinitionError(f"@task of {name}: on_failure={written!r} must be one of {choices}") from None
+
+
+def _duration(name: str, written: Any) -> Any:
+    """Seconds; or a distribution or a function of the arguments, which only a simulated run asks."""
+    if written is None or (callable(written) and not isinstance(written, type)):
+        return written
+    from penstock.errors import ConfigError
+    from penstock.units import parse_duration
+
+    if isinstance(written, str | int | float):
+        with contextlib.suppress(ConfigError):
+            return parse_duration(written)  # which needs no import of the simulator
+    from penstock.runtime.simulated_durations import checked_duration
+
+    try:
+        return checked_duration(written)
+    except ConfigError as error:
+        raise DefinitionError(f"@task of {name}: duration={written!r:.60}: {error}") from None
+
+
+def _size(name: str, written: Any, signature: inspect.Signature) -> Any:
+    """Bytes; or bytes by parameter, or a function of the arguments that gives either."""
+    if written is None or (callable(written) and not isinstance(written, type)):
+        return written
+    from penstock.errors import ConfigError
+
+    unknown = [one for one in written if one not in (*signature.parameters, "returns")] if type(written) is dict else []
+    if unknown:
+        hint = did_you_mean(str(unknown[0]), [*signature.parameters, "returns"])
+        raise DefinitionError(f"@task of {name}: size of {unknown[0]!r}, which is no parameter of {name}{hint}")
+    try:
+        return checked_size(written)
+    except ConfigError as error:
+        raise DefinitionError(f"@task of {name}: size={written!r:.60}: {error}") from None
+
+
+def _simulated(name: str, written: Any) -> Callable[..., Any] | None:
+    if written is None or callable(written):
+        return written  # type: ignore[no-any-return]
+    raise DefinitionError(
+        f"@task of {name}: simulated={written!r:.60} must be a function of the arguments; for a value that is always "
+        f"the same write simulated=lambda *args: value"
+    )

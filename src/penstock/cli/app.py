@@ -10,6 +10,7 @@ from penstock.cli.config import config
 from penstock.cli.doctor import doctor
 from penstock.cli.probe import probe
 from penstock.cli.run import run
+from penstock.cli.simulate import simulate
 from penstock.cli.tuning import tuning
 
 __all__ = ["app"]
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 # What follows APP on the command line is the program's own, options included.
 app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command()(simulate)
 app.command()(doctor)
 app.command()(config)
 app.command()(probe)

@@ -87,6 +87,8 @@ def _show(name: str, value: object) -> str:
 
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(value) or "none"
     if isinstance(value, tuple):  # of tables, which a line has no room for
         names = [one.layer.name if isinstance(one, DescribedLayer) else one.name for one in value]
         return ", ".join(names) or "none"
@@ -114,6 +116,7 @@ def _found_out() -> dict[str, tuple[str, str]]:
         "spill_dir": ("auto", ": in the run directory"),
         "io_ageing": ("off", ""),
         "tuning": ("auto", ": in the user's cache directory"),
+        "profiles": ("auto", ": in the user's cache directory"),
         "tuning_ceiling": ("none", ""),
         "resources_file": ("none", ""),
         "storage": ("auto", ": see below"),

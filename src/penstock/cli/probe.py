@@ -250,6 +250,9 @@ def _layer(measurement: Measurement, name: str | None) -> MeasuredLayer:
         mount=directory,
         bandwidth=format_rate(measurement.best.write).replace(" ", ""),
         capacity=format_size(_two_digits_down(_free(directory))).replace(" ", ""),
+        measured=", ".join(
+            f"{point.streams}: {format_rate(point.write).replace(' ', '')}" for point in measurement.points
+        ),
         notes=(
             "what `penstock probe` measured, by number of streams",
             *(

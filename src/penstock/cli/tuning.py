@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.profiles import show_profiles
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from penstock.runtime.cache_file import Record
+    from penstock.runtime.cache_file import CacheFile, Record
     from penstock.tuning.objective import Choice, Estimate
     from penstock.tuning.registry import Learned
 
@@ -23,11 +25,12 @@ def tuning(
     ] = None,
     layer: Annotated[str | None, typer.Option(metavar="NAME", help="Only this storage layer.")] = None,
     tasks: Annotated[int, typer.Option(min=1, help="Estimate the time of this many tasks, on one node.")] = 100,
+    profiles: Annotated[bool, typer.Option("--profiles", help="Show how long functions take instead.")] = False,
     clear: Annotated[bool, typer.Option("--clear", help="Forget it, to be learned anew by the next run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON: bytes per second, and seconds.")] = False,
     file: Annotated[str | None, typer.Option(metavar="PATH", help="Another file than the configured one.")] = None,
 ) -> None:
-    """Show what was learned about storage bandwidth.
+    """Show what earlier runs learned: about storage bandwidth, or how long functions take.
 
     What functions with storage_bw="auto" found out about each storage layer.
     The value that is chosen depends on how many tasks wait: see --tasks.
@@ -35,11 +38,15 @@ def tuning(
     from rich.console import Console
 
     from penstock.runtime.cache_file import matches
+    from penstock.runtime.profiles import profile_cache
     from penstock.runtime.tuning_cache import tuning_cache
 
-    path = file or _configured_path()
+    path = file or _configured_path("profiles" if profiles else "tuning")
     if clear:
-        _clear(function, layer, path, json)
+        _clear(profile_cache(path) if profiles else tuning_cache(path), function, layer, json)
+        return
+    if profiles:
+        show_profiles(path, function, layer, json=json)
         return
     everything = tuning_cache(path).records()
     found = [record for record in everything if matches(record.entry, function, layer) and record.entry.measures]
@@ -55,32 +62,30 @@ def tuning(
         _show(console, record, tasks)
 
 
-def _configured_path() -> str:
+def _configured_path(setting: str) -> str:
     from penstock.errors import ConfigError
     from penstock.runtime.cache_file import default_path
     from penstock.runtime.config import load_config
 
     try:
-        path = load_config({}).config.tuning
+        path: str | None = getattr(load_config({}).config, setting)
     except ConfigError as error:
         typer.echo(f"penstock: {error}", err=True)
         raise typer.Exit(2) from None
     # Where this project keeps nothing, what other programs have learned is still there to be seen.
-    return default_path("tuning.json") if path in (None, "off") else path
+    return default_path(f"{setting}.json") if path is None or path == "off" else path
 
 
-def _clear(function: str | None, layer: str | None, path: str, json: bool) -> None:
-    from penstock.runtime.tuning_cache import tuning_cache
-
+def _clear(cache: CacheFile[Any], function: str | None, layer: str | None, json: bool) -> None:
     try:
-        count = tuning_cache(path).clear(function, layer)
+        count = cache.clear(function, layer)
     except OSError as error:
-        typer.echo(f"penstock: cannot clear {path}: {error.strerror or error}", err=True)
+        typer.echo(f"penstock: cannot clear {cache.path}: {error.strerror or error}", err=True)
         raise typer.Exit(1) from None
     if json:
         typer.echo(f'{{"cleared": {count}}}')
     else:
-        typer.echo(f"forgot {count} {'entry' if count == 1 else 'entries'} of {path}")
+        typer.echo(f"forgot {count} {'entry' if count == 1 else 'entries'} of {cache.path}")
 
 
 def _say_nothing_found(console: Console, everything: list[Record[Learned]], path: str) -> None:

@@ -33,13 +33,15 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
         _check_lane(state, lane)
     _check_lane_sets(state, set(lanes))
     _check_holders(state)
+    _check_gangs(state)
+    _check_reservation(state)
     uses = Counter(number for task in state.tasks.values() for number in task.call.reads)
     for number in uses:
         _require(number in state.versions, f"version {number} is read by an unfinished task, but is forgotten")
     for task in state.tasks.values():
         _check_task(state, task)
     ready = sum(task.state is TaskState.READY for task in state.tasks.values())
-    held = len(state.ready) + len(state.io_ready)
+    held = len(state.ready) + len(state.io_ready) + len(state.gangs)
     _require(ready == held, f"{ready} tasks are READY, but {held} are in the ready sets")
     for version in state.versions.values():
         _check_version(state, version, uses[version.version])
@@ -63,9 +65,12 @@ def _require_of(state: State, task: TaskRecord, holds: bool, otherwise: str) -> 
 
 
 def _check_node(state: State, node: NodeRecord) -> None:
-    heads = [lane.queue[0].requirements for lane in node.lanes if lane.queue]
-    cpus = sum(need.cpus for need in heads)
-    memory = sum(need.memory for need in heads)
+    held = [(lane.queue[0].requirements, 1) for lane in node.lanes if lane.queue]
+    held = [(need, processes) for need, processes in held if need.processes == 1]
+    for gang, hosts in state.ledger.gangs.items():
+        held += [(state.tasks[gang].requirements, processes) for host, processes in hosts if host is node]
+    cpus = sum(need.cpus * processes for need, processes in held)
+    memory = sum(need.memory * processes for need, processes in held)
     _require(
         node.free_cpus >= 0 and node.free_cpus + cpus == node.node.cpus,
         f"node {node.name} has {node.node.cpus} computing units: {node.free_cpus} free and {cpus} held",
@@ -163,6 +168,42 @@ def _check_lane_sets(state: State, lanes: set[Lane]) -> None:
 def _check_holders(state: State) -> None:
     heads = {lane.queue[0].task: node for node in state.ledger.nodes.values() for lane in node.lanes if lane.queue}
     _require(state.ledger.holders == heads, "the tasks noted as holding tokens are not the heads of lanes")
+
+
+def _check_gangs(state: State) -> None:
+    ledger = state.ledger
+    gangs = {task for task in ledger.holders if state.tasks[task].requirements.processes > 1}
+    _require(set(ledger.gangs) == gangs, "the gangs noted as running are not those that hold tokens")
+    guests: dict[NodeRecord, set[int]] = {node: set() for node in ledger.nodes.values()}
+    for number, hosts in ledger.gangs.items():
+        gang = state.tasks[number]
+        need = gang.requirements
+        assert gang.lane is not None
+        running = sum(processes for _, processes in hosts)
+        # One whose node was lost is being killed, and holds what it had elsewhere.
+        whole = running == need.processes or (running < need.processes and gang.lane.dying)
+        _require_of(state, gang, whole, f"runs {running} of {need.processes} processes")
+        _require_of(state, gang, hosts[0][0] is gang.lane.node, f"begins on node {hosts[0][0].name}, without a lane")
+        limit = need.processes_per_node or need.processes
+        _require_of(state, gang, all(0 < processes <= limit for _, processes in hosts), "is spread wrongly")
+        for node, _ in hosts[1:]:
+            _require_of(state, gang, node in guests, f"holds tokens of node {node.name}, which is gone")
+            guests[node].add(number)
+    for node, expected in guests.items():
+        _require(set(node.guests) == expected, f"node {node.name} has a wrong list of guests")
+
+
+def _check_reservation(state: State) -> None:
+    current = state.reservations.current
+    reserved = {} if current is None else dict(current.nodes)
+    for node in state.ledger.nodes.values():
+        kept = node.kept
+        _require((kept is not None) == (node in reserved), f"node {node.name} is kept for nobody, or is not kept")
+        if kept is not None and current is not None:
+            processes = reserved[node]
+            right = (kept.cpus, kept.memory) == (current.need.cpus * processes, current.need.memory * processes)
+            within = kept.cpus <= node.node.cpus and kept.memory <= node.node.memory
+            _require(right and within and kept.admits(current.need), f"too much or too little of {node.name} is kept")
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------

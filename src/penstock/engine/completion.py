@@ -5,6 +5,8 @@ What a failure then means for other tasks and for the program is in failures.py.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from penstock.engine import learning
@@ -15,6 +17,7 @@ from penstock.engine.lifetimes import hold_segments, release_segments
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.placed_files import note_named, note_written
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
+from penstock.engine.profiles import Times
 from penstock.engine.retries import tries_again
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.model.commands import Discard
@@ -24,8 +27,7 @@ from penstock.model.tasks import Failure, FailureKind, TaskState
 
 __all__ = ["attempt_failed", "attempts_recalled", "finished", "node_lost", "output_ready", "worker_lost"]
 
-#: weight of the newest duration in a function's mean
-_NEWEST = 0.2
+K = TypeVar("K")
 
 
 def finished(state: State, event: Finished) -> None:
@@ -38,7 +40,7 @@ def finished(state: State, event: Finished) -> None:
     call = task.call
     count = call.count
     if count:
-        _learn_duration(state, call.spec.function, event.seconds / count)
+        _learn_duration(state.times, call.spec.function, event.seconds / count)
     node = task.lane.node.name  # type: ignore[union-attr]  # it runs
     if isinstance(task, IOTaskRecord):
         _io_succeeded(state, task, event)
@@ -68,8 +70,9 @@ def _io_succeeded(state: State, task: IOTaskRecord, event: Finished) -> None:
     device = task.device
     if device is None:
         return
-    state.crowded_since = 0.0
+    state.crowded_since = None
     device.learn(task.function, event.seconds)
+    _learn_duration(state.times_on, (task.function, device.name), event.seconds)
     learning.attempt_succeeded(state, task, event.seconds)
     call = task.call
     if not call.outputs:
@@ -139,9 +142,11 @@ def _running(state: State, number: TaskId, attempt: int) -> TaskRecord | None:
     return task
 
 
-def _learn_duration(state: State, function: int, seconds: float) -> None:
-    known = state.durations.get(function)
-    state.durations[function] = seconds if known is None else known + _NEWEST * (seconds - known)
+def _learn_duration(times: dict[K, Times], key: K, seconds: float) -> None:
+    known = times.get(key)
+    if known is None:
+        known = times[key] = Times()
+    known.add(seconds)
 
 
 def attempt_failed(state: State, event: Failed) -> None:
@@ -170,6 +175,9 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
     if tries_again(task.call.spec, failure.kind, attempts):
         if doom is not None and doom.kind is FailureKind.CANCELLED:
             failure = doom  # the program gave it up in the meantime
+        elif task.requirements.processes > 1 and state.is_hopeless(task.requirements):
+            # It was being killed when the other nodes were told to do without the one that was lost.
+            failure = replace(failure, kind=FailureKind.UNPLACEABLE, message=_unplaceable(failure.message))
         elif not task.in_place:
             state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
             make_ready(state, task)
@@ -208,6 +216,9 @@ def _take_back(state: State, lane: Lane, tasks: tuple[TaskId, ...]) -> None:
         doom, task.doom = task.doom, None
         if doom is not None and doom.kind is FailureKind.CANCELLED:
             finish_without_outputs(state, task, doom)
+        elif task.requirements.processes > 1 and state.is_hopeless(task.requirements):
+            message = _unplaceable("a node was lost" if doom is None else doom.message)
+            finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, message))
         else:
             make_ready(state, task)  # also if its time was up: it had none, since it never started
 
@@ -255,6 +266,11 @@ def node_lost(state: State, event: NodeLost) -> None:
 
 def _lose_node(state: State, node: NodeRecord, why: str) -> None:
     learning.forget_node(state, node)
+    for gang in state.ledger.dismiss_guests(node):
+        # It ends when its process on the node of its lane has ended; until then it holds what it holds elsewhere.
+        assert gang.lane is not None
+        gang.doom = gang.doom or Failure(FailureKind.DIED, why)
+        kill(state, gang.lane)
     for lane in node.lanes:
         state.ledger.close(lane)
         _lane_lost(state, lane, Failure(FailureKind.DIED, why), lane.killed)
@@ -262,14 +278,17 @@ def _lose_node(state: State, node: NodeRecord, why: str) -> None:
 
 
 def _node_gone(state: State, node: NodeRecord, why: str) -> None:
-    """Do without a node on which nothing runs: what fits nowhere else fails."""
+    """Do without a node on which nothing runs: what fits nowhere else fails, or is blocked until a node joins."""
     state.ledger.leave(node.name)
     _cast_off(state)
     for task in list(state.tasks.values()):
         # One that an earlier one took along has left by now.
-        if task.state in (TaskState.WAITING, TaskState.READY) and not state.ledger.is_possible(task.requirements):
-            message = f"no node is left that could run it: {why}"
-            finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, message))
+        if task.state in (TaskState.WAITING, TaskState.READY) and state.is_hopeless(task.requirements):
+            finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, _unplaceable(why)))
+
+
+def _unplaceable(why: str) -> str:
+    return f"no node is left that could run it: {why}"
 
 
 def _cast_off(state: State) -> None:

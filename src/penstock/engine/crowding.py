@@ -15,7 +15,7 @@ from penstock.engine.state import IOTaskRecord, State
 from penstock.model.tasks import Failure, FailureKind
 from penstock.units import format_size
 
-__all__ = ["GRACE", "doubt", "look", "next_look", "overflows"]
+__all__ = ["GRACE", "doubt", "end_crowd", "look", "next_look", "overflows"]
 
 #: seconds for which a device that said it is full is believed the first time; twice as long each time
 _BELIEVED, _MOST_BELIEVED = 0.5, 8.0
@@ -29,16 +29,38 @@ def overflows(state: State, task: IOTaskRecord, device: DeviceRecord | None) -> 
         return False
     task.full_layers += 1
     device.doubts += 1
-    device.full_until = state.now + min(_MOST_BELIEVED, _BELIEVED * 2 ** (device.doubts - 1))
-    state.crowded_since = state.crowded_since or state.now
-    return True
+    device.full_until = state.now + min(_MOST_BELIEVED, _BELIEVED * 2 ** min(device.doubts - 1, 8))
+    device.touch()
+    state.ledger.full[device] = None
+    state.ledger.doubted[device] = None
+    helped = state.now < _note_crowd(state) + GRACE or bool(state.moving or state.discarding)
+    # With several nodes some device is always due to be asked again, so the task might never be found waiting.
+    return helped or any(not other.doubts for other in state.ledger.devices())
+
+
+def _note_crowd(state: State) -> float:
+    """Tasks wait for room alone; since when."""
+    if state.crowded_since is None:
+        state.crowded_since = state.now
+    return state.crowded_since
 
 
 def doubt(state: State) -> None:
     """Ask devices again that said long ago that they are full."""
-    for device in state.ledger.devices():
-        if device.full_until and device.full_until <= state.now:
+    for device in list(state.ledger.full):
+        if device.full_until <= state.now:
             device.full_until = 0.0
+            device.touch()
+            del state.ledger.full[device]
+
+
+def end_crowd(state: State) -> None:
+    """No I/O task waits now; but one that was told "full" and is tried again waits for room all the same."""
+    doubted = state.ledger.doubted
+    for device in [device for device in doubted if not device.doubts]:
+        del doubted[device]
+    if not doubted:
+        state.crowded_since = None
 
 
 def look(state: State) -> None:
@@ -49,33 +71,47 @@ def look(state: State) -> None:
         return
     if relieve(state) or len(state.ledger.holders) or len(state.ready):
         return
-    state.crowded_since = state.crowded_since or state.now
-    if state.now >= state.crowded_since + GRACE:
-        state.crowded_since = 0.0  # who comes later has a grace period of its own
+    if state.now >= _note_crowd(state) + GRACE:
+        state.crowded_since = None  # who comes later has a grace period of its own
+        rooms: dict[str, str] = {}
         for task in list(state.io_ready.tasks()):
             assert isinstance(task, IOTaskRecord)
             # One that an earlier one took along has left by now.
             if task.task in state.tasks and task.requirements.layered:
-                finish_without_outputs(state, task, Failure(FailureKind.STORAGE_FULL, _message(state, task)))
+                if task.anchor not in rooms:
+                    rooms[task.anchor] = _rooms(state, task.anchor)
+                message = _message(task, rooms[task.anchor])
+                finish_without_outputs(state, task, Failure(FailureKind.STORAGE_FULL, message))
 
 
 def next_look(state: State) -> float | None:
     """When time alone may change something for those who wait."""
-    times = [device.full_until for device in state.ledger.devices() if device.full_until]
-    if state.crowded_since and len(state.io_ready):
+    times = [device.full_until for device in state.ledger.full]
+    if state.crowded_since is not None and len(state.io_ready):
         times.append(state.crowded_since + GRACE)
     return min((time for time in times if time > state.now), default=None)
 
 
-def _message(state: State, task: IOTaskRecord) -> str:
-    devices = [device for device in state.ledger.devices() if task.anchor in ("", device.name)]
-    rooms = ", ".join(_room(device) for device in devices)
+def _message(task: IOTaskRecord, rooms: str) -> str:
     size = task.requirements.capacity
     wanted = f"the {format_size(size)} that it writes" if size else "what it writes"
     return (
         f"no storage layer has room for {wanted}, and nothing of this run can be moved or deleted to make some: "
         f"{rooms}. Free space there, raise its capacity, or describe a further layer"
     )
+
+
+def _rooms(state: State, anchor: str) -> str:
+    """What is left on each layer; of a layer that many nodes have, on the device with the most."""
+    alike: dict[str, list[DeviceRecord]] = {}
+    for device in state.ledger.devices():
+        if anchor in ("", device.name):
+            alike.setdefault(device.name, []).append(device)
+    rooms = []
+    for group in alike.values():
+        roomiest = max(group, key=lambda device: device.free_capacity)
+        rooms.append(_room(roomiest) + (f" (the emptiest of {len(group)})" if len(group) > 1 else ""))
+    return ", ".join(rooms)
 
 
 def _room(device: DeviceRecord) -> str:

@@ -31,6 +31,7 @@ from penstock.model import events
 from penstock.model.commands import Command
 from penstock.model.data import VersionId
 from penstock.model.resources import Requirements
+from penstock.model.tasks import TaskState
 from penstock.scheduling.view import ReadySet
 
 __all__ = ["Engine"]
@@ -74,13 +75,21 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
 class Engine:
     """The scheduler's state machine; one per run, driven by real time or by a simulator."""
 
-    def __init__(self, ready: ReadySet, *, follows_data: bool = False, storage: StorageRules | None = None) -> None:
-        self.state = State(ready, follows_data=follows_data, storage=storage or StorageRules())
+    def __init__(
+        self,
+        ready: ReadySet,
+        *,
+        follows_data: bool = False,
+        storage: StorageRules | None = None,
+        elastic: bool = False,
+    ) -> None:
+        rules = storage or StorageRules()
+        self.state = State(ready, follows_data=follows_data, storage=rules, elastic=elastic)
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """Take one event in, and say what is to be done about it."""
         state = self.state
-        state.now = now
+        state.now = state.ledger.now = now
         commands: list[Command] = []
         state.out = commands
         try:
@@ -90,7 +99,7 @@ class Engine:
         handler(state, event)
         if state.draining:
             return commands
-        if (state.ledger.open or state.hungry) and len(state.ready):
+        if (state.ledger.open or state.hungry) and (len(state.ready) or state.gangs.count):
             placement.dispatch(state)
         # When nothing runs any more, what still waits for room must be helped or refused.
         if state.io_changed or (len(state.io_ready) and not state.ledger.holders):
@@ -106,7 +115,7 @@ class Engine:
         if len(state.io_ready):
             crowding.look(state)
             return
-        state.crowded_since = 0.0
+        crowding.end_crowd(state)
         if state.rules.data_movement and state.placed:
             flushing.flush(state)
 
@@ -118,7 +127,7 @@ class Engine:
     @property
     def naming(self) -> bool:
         """Whether a finished file is still to be given its name."""
-        return bool(self.state.publishing) or (self.state.moving > 0 and flushing.delays_names(self.state))
+        return bool(self.state.publishing) or flushing.delays_names(self.state)
 
     def next_look(self) -> float | None:
         """When a ``Ticked`` is due, unless something else happens before."""
@@ -127,6 +136,13 @@ class Engine:
         if len(state.io_ready) or state.courses:
             times += [io_placement.next_look(state), crowding.next_look(state)]
         return min((time for time in times if time is not None), default=None)
+
+    def blocked(self) -> list[str]:
+        """The ready tasks that wait for a node of another kind to join, by name and number."""
+        tasks, ledger = self.state.tasks.values(), self.state.ledger
+        return [
+            task.label for task in tasks if task.state is TaskState.READY and not ledger.is_possible(task.requirements)
+        ]
 
     def ensure_possible(self, name: str, need: Requirements) -> None:
         """Raise ConstraintError for requirements that no node can ever meet."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from penstock.engine.lifetimes import drop_if_unused, hold_segments
 from penstock.engine.outcomes import leave, release_successors, settle
-from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
+from penstock.engine.state import State, TaskRecord, VersionRecord
 from penstock.model.commands import Settle
 from penstock.model.data import FileRef, Slot, Value, segments_of
 from penstock.model.events import Report
@@ -55,7 +55,7 @@ def _finish_all(state: State, fallen: list[tuple[TaskRecord, Failure]]) -> None:
     for task, failure in fallen:  # which grows by the consumers of each
         state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=True))
         if task.state is TaskState.READY:
-            (state.io_ready if isinstance(task, IOTaskRecord) else state.ready).remove(task)  # type: ignore[arg-type]
+            state.withdraw(task)
             state.io_changed = True
         if failure.kind is FailureKind.CANCELLED:
             state.move(task, TaskState.CANCELLED)

@@ -1,13 +1,16 @@
 """Moving files between layers: down when nobody reads them and no I/O runs, away when room is wanted, home at the end.
 
-One file moves at a time while tasks run. A file is copied, made durable and given its place before the old copy goes,
-and its readers keep the old copy for as long as they need it, so nothing is lost wherever a move breaks off.
+While tasks run, one file of a node moves at a time. It is copied, made durable and given its place before the old
+copy goes, and its readers keep the old copy for as long as they need it: nothing is lost wherever a move breaks off.
 """
 
 from __future__ import annotations
 
+from itertools import islice
+
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.lifetimes import drop_if_unused
+from penstock.engine.nodes import NodeRecord
 from penstock.engine.placed_files import drop_old_copies, leave_home, leave_layer, note_named
 from penstock.engine.state import Placed, State, VersionRecord
 from penstock.model.commands import Discard, Move, Publish
@@ -19,54 +22,80 @@ from penstock.storage.redirect import home_of
 __all__ = ["delays_names", "drain", "drop_file", "flush", "is_io_quiet", "moved", "relieve", "want_home"]
 
 
+#: nodes that are looked at in one go
+_LOOKED = 16
+
+
 def is_io_quiet(state: State) -> bool:
     """Whether no I/O task runs."""
     ledger = state.ledger
-    return not any(device.holders for device in ledger.devices()) and not any(
-        node.unlayered for node in ledger.nodes.values()
-    )
+    return not ledger.unlayered and not any(layer.running.count for layer in ledger.layers.values())
 
 
 def flush(state: State) -> None:
-    """Move the next file down, if no I/O task runs or could run."""
-    if not state.moving and not len(state.io_ready) and is_io_quiet(state):
-        _move_next(state)
+    """Move the next file of each node down on which no I/O task runs, if none could run."""
+    resting = state.resting
+    if len(state.io_ready):
+        return
+    for node in list(islice(resting, _LOOKED)):
+        if not node.moves and not node.unlayered and not any(device.holders for device in node.devices):
+            _move_next(state, node)
+        if node in resting:
+            resting.move_to_end(node)  # the others' turn comes with the next events
 
 
 def delays_names(state: State) -> bool:
     """Whether a newer version of a file waits for its name until an older one has been moved."""
-    for version in state.placed.values():
-        assert version.placed is not None and version.file is not None
-        if version.placed.moving is not None:
-            newest = state.versions[next(reversed(state.files[version.file]))]
-            if newest is not version and type(newest.outcome) is FileRef:
-                return True
+    for version in state.moving.values():
+        assert version.file is not None
+        newest = state.versions[next(reversed(state.files[version.file]))]
+        if newest is not version and type(newest.outcome) is FileRef:
+            return True
     return False
 
 
 def relieve(state: State) -> bool:
     """Tasks wait for room: move the next file out of the way; whether one is on its way."""
-    return bool(state.moving or state.discarding) or _move_next(state)
+    return bool(state.moving or state.discarding) or any(_move_next(state, node) for node in list(state.resting))
 
 
-def _move_next(state: State) -> bool:
-    for version in state.placed.values():
-        if _may_move(state, version):
-            placed = version.placed
-            assert placed is not None and version.file is not None
-            devices = placed.node.devices
-            home = home_of(version.file, devices)
-            goal = target(
-                placed.size,
-                devices,
-                devices.index(placed.device),
-                None if home is None else devices.index(home),
-                temp=placed.temp,
-            )
-            if goal is not None:
-                _begin(state, version, placed, goal)
-                return True
-    return False
+def _move_next(state: State, node: NodeRecord) -> bool:
+    """Move the file that has rested longest on a node, of those that can move; whether there is one.
+
+    Those that do not rest after all, or lie where they will stay, are not looked at again until something happens to
+    them. What only lacks room below is.
+    """
+    done_with: list[VersionRecord] = []
+    begun = False
+    resting = state.resting[node]
+    for version in resting.values():
+        placed = version.placed
+        if version.version not in state.placed or placed is None or not _may_move(state, version):
+            done_with.append(version)
+            continue
+        goal, may_wait = _goal(version, placed)
+        if goal is not None:
+            _begin(state, version, placed, goal)
+            begun = True
+        if not may_wait or begun:
+            done_with.append(version)
+        if begun:
+            break
+    for version in done_with:
+        del resting[version.version]
+    if not resting:
+        del state.resting[node]
+    return begun
+
+
+def _goal(version: VersionRecord, placed: Placed) -> tuple[DeviceRecord | object | None, bool]:
+    """Where a file should move to, if there is room; and whether there is anything below that could have room."""
+    assert version.file is not None
+    devices = placed.node.devices
+    current, home = devices.index(placed.device), home_of(version.file, devices)
+    home_layer = None if home is None else devices.index(home)
+    lowest = len(devices) - 1 if placed.temp or home_layer is None else home_layer
+    return target(placed.size, devices, current, home_layer, temp=placed.temp), lowest > current
 
 
 def _may_move(state: State, version: VersionRecord) -> bool:
@@ -80,7 +109,8 @@ def _may_move(state: State, version: VersionRecord) -> bool:
 def _begin(state: State, version: VersionRecord, placed: Placed, goal: DeviceRecord | object) -> None:
     assert version.scratch is not None and version.file is not None
     placed.moving = goal
-    state.moving += 1
+    placed.node.moves += 1
+    state.moving[version.version] = version
     layer = ""
     if isinstance(goal, DeviceRecord):
         goal.store(placed.size)
@@ -91,11 +121,12 @@ def _begin(state: State, version: VersionRecord, placed: Placed, goal: DeviceRec
 
 def moved(state: State, event: Moved) -> None:
     """A file is complete in its new place, or could not be moved."""
-    state.moving -= 1
+    del state.moving[event.version]
     version = state.versions[event.version]
     placed = version.placed
     assert placed is not None and version.scratch is not None
     goal, placed.moving = placed.moving, None
+    placed.node.moves -= 1
     state.io_changed = True
     if event.error:
         placed.error = event.error

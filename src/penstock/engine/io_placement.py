@@ -1,16 +1,20 @@
 """Ready I/O tasks to I/O executors and storage devices: the I/O scheduler proposes, the ledger grants.
 
 Unlike compute tasks they need no computing unit; what limits them is executors, bandwidth and room on a layer, and
-learning phases. What waits for room alone is helped along, and in the end refused, in crowding.py.
+learning phases. The I/O scheduler is told of nodes on which any of this changed before it is asked. What waits for room
+alone is helped along, and in the end refused, in crowding.py.
 """
 
 from __future__ import annotations
 
-from penstock.engine import learning
+from collections.abc import Iterator
+
+from penstock.engine import io_demand, learning
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.ledger import NodeRecord
 from penstock.engine.placement import launch, send_ahead
 from penstock.engine.state import IOTaskRecord, State
+from penstock.scheduling.io import Rate
 
 __all__ = ["dispatch", "next_look", "send_more"]
 
@@ -35,13 +39,29 @@ def send_more(state: State) -> None:
         send_ahead(state, state.hungry_io, waiting)
 
 
-def _place(state: State) -> None:
-    def demand(task: IOTaskRecord, node: NodeRecord, device: DeviceRecord | None) -> float | None:
-        return learning.demand(state, task, node, device)
+class _Storage:
+    """The storage as I/O schedulers see it."""
 
-    nodes = list(state.ledger.nodes.values())
+    __slots__ = ("_state",)
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def demand(self, task: IOTaskRecord, node: NodeRecord, device: DeviceRecord | None) -> Rate | None:
+        return io_demand.demand(self._state, task, node, device)
+
+    def oldest(self) -> Iterator[tuple[float | None, float]]:
+        for layer in self._state.ledger.layers.values():
+            for function, start in layer.running.oldest():
+                yield layer.seconds.get(function), start
+
+
+def _place(state: State) -> None:
+    storage = _Storage(state)
     while len(state.io_ready):
-        proposal = state.io_ready.propose(nodes, state.now, demand)  # type: ignore[arg-type]
+        io_demand.watch(state)
+        _tell(state)
+        proposal = state.io_ready.propose(state.now, storage)  # type: ignore[arg-type]
         if proposal is not None:
             _grant(state, *proposal)  # type: ignore[arg-type]
             continue
@@ -50,12 +70,27 @@ def _place(state: State) -> None:
         return
 
 
+def _tell(state: State) -> None:
+    """Tell the ready set what has changed since it was last asked."""
+    ledger, ready = state.ledger, state.io_ready
+    if not ledger.touched:
+        return
+    alone = ready.nodes < 2
+    for node in ledger.touched:
+        if ledger.nodes.get(node.name) is node:
+            ready.node_changed(node)
+        else:
+            ready.node_gone(node)
+    ledger.touched.clear()
+    if alone != (ready.nodes < 2):
+        ready.demands_changed()  # whether a learning phase keeps others off its node depends on it
+
+
 def _grant(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRecord | None, bandwidth: float) -> None:
     state.io_ready.remove(task)
     lane = state.ledger.take(task, node)
     state.ledger.take_storage(task, node, device, bandwidth)
     task.started = state.now
-    task.concurrency = len(device.holders) if device is not None else 0
     learning.attempt_started(state, task, node)
     launch(state, task, lane)
 

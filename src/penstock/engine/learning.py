@@ -2,7 +2,8 @@
 
 A function whose bandwidth is to be learned has a *course* on one device of one node. Its epochs have the device to
 themselves: other instances of the function wait, other I/O goes to other nodes. Where there is no other node they
-alternate: after each epoch the others that are ready have a turn. What the numbers mean is in ``tuning``.
+alternate: after each epoch the others that are ready have a turn. What tasks may take is in io_demand.py; what the
+numbers mean is in ``tuning``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from penstock.engine.devices import DeviceRecord
 from penstock.engine.ledger import NodeRecord
 from penstock.engine.state import IOTaskRecord, State
 from penstock.model.commands import Warm
-from penstock.model.events import ConstraintChosen, ConstraintDrifted, EpochEnded, Warmed
+from penstock.model.events import ConstraintDrifted, EpochEnded, Warmed
 from penstock.tuning.tuner import Drifted, EpochClosed, Tuner
 
 __all__ = [
@@ -21,13 +22,15 @@ __all__ = [
     "attempt_started",
     "attempt_succeeded",
     "close_deserted",
-    "demand",
     "end_rests",
+    "enrol",
     "forget_node",
     "is_active",
+    "is_reserved",
     "next_look",
     "note_arrival",
     "opens_now",
+    "tuner_for",
     "warmed",
 ]
 
@@ -49,6 +52,7 @@ class Course:
         "name",
         "node",
         "open",
+        "reserves",
         "rests",
         "tuner",
         "warm",
@@ -66,6 +70,8 @@ class Course:
         self.open = False
         #: it is the others' turn
         self.rests = False
+        #: other I/O is kept off its node, as the I/O scheduler was last told
+        self.reserves = False
         #: instances that became ready since the last epoch, and when the first and the last of them did
         self.arrivals = 1
         self.first = self.last = now
@@ -96,54 +102,16 @@ def tuner_for(state: State, task: IOTaskRecord, device: DeviceRecord, node: Node
     return tuner
 
 
-# --- what a task may take now ---------------------------------------------------------------------------------------
+# --- whom it keeps waiting -----------------------------------------------------------------------------------------
 
 
-def demand(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRecord | None) -> float | None:
-    """Bandwidth that an attempt would take on a device now; None if it must not start there now."""
-    if not node.is_suitable(task.requirements) or task.requirements.memory > node.free_memory:
-        return None
-    if device is None:
-        return None if _is_reserved(state, node) else 0.0
-    if task.requirements.auto is None:
-        return None if _is_kept_out(state, node, device) else task.requirements.bandwidth
-    tuner = tuner_for(state, task, device, node)
-    if not tuner.learning:
-        return None if _is_kept_out(state, node, device) else _settled(state, task, tuner, device)
-    course = state.courses.get((tuner.function, tuner.layer))
-    if course is None:
-        if _has_better_above(state, task, node, device):
-            return None
-        course = _enrol(state, task, tuner, node, device)
-    if course.node is node and course.device is device and course.open and tuner.learner.room > 0:
-        return _whole(min(tuner.learner.constraint, device.layer.bandwidth))
-    return None
-
-
-def _has_better_above(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRecord) -> bool:
-    """Whether a faster layer with room for this task could take it, or will once the function has learned there.
-
-    Schedulers ask about layers that they then do not use; nothing is learned on those.
-    """
-    if task.anchor:
-        return False
-    for higher in node.devices[: node.devices.index(device)]:
-        if higher.free_capacity > 0 and task.requirements.capacity <= higher.free_capacity:
-            tuner = tuner_for(state, task, higher, node)
-            if tuner.learning or _settled(state, task, tuner, higher) <= higher.free_bandwidth:
-                return True
-    return False
-
-
-def _is_reserved(state: State, node: NodeRecord) -> bool:
+def is_reserved(state: State, node: NodeRecord) -> bool:
     """Whether a learning phase keeps all other I/O off this node."""
+    if not state.courses:
+        return False
     if len(state.ledger.nodes) > 1:
         return any(course.node is node and is_active(state, course) for course in state.courses.values())
     return any(device.course is not None for device in node.devices)
-
-
-def _is_kept_out(state: State, node: NodeRecord, device: DeviceRecord) -> bool:
-    return device.course is not None or (len(state.ledger.nodes) > 1 and _is_reserved(state, node))
 
 
 def is_active(state: State, course: Course) -> bool:
@@ -162,38 +130,10 @@ def _can_join(state: State, course: Course) -> bool:
     return False
 
 
-def _settled(state: State, task: IOTaskRecord, tuner: Tuner, device: DeviceRecord) -> float:
-    nodes = sum(any(other.name == device.name for other in node.devices) for node in state.ledger.nodes.values())
-    before = tuner.choice
-    if before is not None and tuner not in state.unsettled:
-        return _whole(min(before.constraint, device.layer.bandwidth))
-    state.unsettled.discard(tuner)
-    constraint = tuner.constraint(state.io_ready.count(task.function), nodes)
-    choice = tuner.choice
-    if choice is not None and (before is None or choice.constraint != before.constraint):
-        state.notes.append(
-            ConstraintChosen(
-                task.call.spec.name,
-                device.name,
-                choice.constraint,
-                choice.concurrency,
-                choice.measure.seconds,
-                first=before is None,
-                remembered=state.rules.known.get((tuner.function, tuner.layer)) == tuner.learned(),
-            )
-        )
-    return _whole(min(constraint, device.layer.bandwidth))
-
-
-def _whole(rate: float) -> float:
-    """Tokens are whole bytes per second, so that they add up exactly."""
-    return float(int(rate))
-
-
 # --- turns ----------------------------------------------------------------------------------------------------------
 
 
-def _enrol(state: State, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, device: DeviceRecord) -> Course:
+def enrol(state: State, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, device: DeviceRecord) -> Course:
     """Begin a learning phase, on a node that no other uses if there is one."""
     taken = {course.node for course in state.courses.values()}
     for other in state.ledger.nodes.values():
@@ -204,6 +144,8 @@ def _enrol(state: State, task: IOTaskRecord, tuner: Tuner, node: NodeRecord, dev
     course = state.courses[tuner.function, tuner.layer] = Course(task, tuner, node, device, state.now)
     state.out.append(Warm(node.name, min(tuner.learner.size, node.node.io_executors)))
     course.arrivals = max(1, state.io_ready.count(task.function))
+    course.reserves = True
+    state.io_ready.node_changed(node)  # at once: the scheduler may be about to look at it for others
     return course
 
 
@@ -212,7 +154,8 @@ def note_arrival(state: State, task: IOTaskRecord) -> None:
     identity = task.call.spec.identity or task.call.spec.name
     for key, tuner in state.tuners.items():
         if key[0] == identity:
-            tuner.arrived(state.io_ready.count(task.function))
+            if tuner.arrived(state.io_ready.count(task.function)) is not None:
+                state.io_ready.demands_changed(learned=True)
             state.unsettled.add(tuner)
     for course in state.courses.values():
         if course.function == task.function:
@@ -227,8 +170,9 @@ def forget_node(state: State, node: NodeRecord) -> None:
     for key, course in list(state.courses.items()):
         if course.node is node:
             if course.device.course is course:
-                course.device.course = None
+                _keep_for(state, course.device, None)
             del state.courses[key]
+            state.io_ready.demands_changed(learned=True)
 
 
 def warmed(state: State, event: Warmed) -> None:
@@ -246,12 +190,13 @@ def arrange(state: State) -> None:
         if course.open:
             continue
         if device.course is course and not _can_join(state, course):
-            device.course = None  # those for whom it was kept are gone
+            _keep_for(state, device, None)  # those for whom it was kept are gone
         if course.rests or device.course not in (None, course):
             continue
         if _is_due(state, course):
-            device.course = course
+            _keep_for(state, device, course)
             course.open = not device.holders and not course.node.unlayered
+            state.ledger.touched[course.node] = None
 
 
 def opens_now(state: State) -> bool:
@@ -290,7 +235,7 @@ def close_deserted(state: State) -> bool:
             if note is not None:
                 _epoch_closed(state, course, note)
             else:
-                _leave_device(course)
+                _leave_device(state, course)
                 course.rests = True
     return closed
 
@@ -344,7 +289,9 @@ def attempt_succeeded(state: State, task: IOTaskRecord, seconds: float) -> None:
     tuner = task.tuner
     if tuner is None:
         return
-    note = tuner.finished(seconds, task.concurrency, learning=task.learning, now=state.now)
+    assert task.device is not None
+    concurrency = task.device.concurrency(task, state.now)
+    note = tuner.finished(seconds, concurrency, learning=task.learning, now=state.now)
     task.tuner = None
     task.learning = False
     course = state.courses.get((tuner.function, tuner.layer))
@@ -352,6 +299,7 @@ def attempt_succeeded(state: State, task: IOTaskRecord, seconds: float) -> None:
         _epoch_closed(state, course, note)
     elif isinstance(note, Drifted):
         state.notes.append(ConstraintDrifted(task.call.spec.name, tuner.layer, note.ratio))
+        state.io_ready.demands_changed(learned=True)
 
 
 def _epoch_closed(state: State, course: Course, note: EpochClosed) -> None:
@@ -369,10 +317,11 @@ def _epoch_closed(state: State, course: Course, note: EpochClosed) -> None:
             note.registered,
         )
     )
-    _leave_device(course)
+    _leave_device(state, course)
     key = (course.tuner.function, course.tuner.layer)
     del state.courses[key]
     if note.learning_over:
+        state.io_ready.demands_changed(learned=True)
         return
     # At the end of the line: several functions that learn on one device take turns.
     state.courses[key] = course
@@ -381,6 +330,17 @@ def _epoch_closed(state: State, course: Course, note: EpochClosed) -> None:
     course.rests = True
 
 
-def _leave_device(course: Course) -> None:
+def _leave_device(state: State, course: Course) -> None:
     course.open = False
-    course.device.course = None
+    _keep_for(state, course.device, None)
+    state.ledger.touched[course.node] = None
+
+
+def _keep_for(state: State, device: DeviceRecord, course: Course | None) -> None:
+    """Keep a device for a learning phase, or let others have it again."""
+    if device.course is not course:
+        device.course = course
+        if device.shared:
+            state.io_ready.demands_changed()
+        else:
+            device.touch()

@@ -7,12 +7,17 @@ without the tokens ever being free in between.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.engine.devices import DeviceRecord
+from msgspec.structs import replace
+
+from penstock.engine.devices import DeviceRecord, LayerRecord
+from penstock.engine.nodes import Hosts, Kept, Lane, NodeRecord, can_ever_fit, most_processes
 from penstock.errors import InternalError
 from penstock.model.resources import Node, Requirements, StorageLayer
+from penstock.scheduling.view import NodeWatcher
 
 if TYPE_CHECKING:
     from penstock.engine.state import IOTaskRecord, TaskRecord
@@ -20,131 +25,62 @@ if TYPE_CHECKING:
 __all__ = ["Lane", "Ledger", "NodeRecord", "can_ever_fit"]
 
 
-class Lane:
-    """A seat for one worker process: the attempt at the head runs and holds tokens, those behind it wait."""
-
-    __slots__ = ("dying", "index", "io", "killed", "node", "open", "queue", "recalling", "since")
-
-    def __init__(self, node: NodeRecord, index: int, *, io: bool) -> None:
-        self.node = node
-        self.index = index
-        #: it is of the I/O pool
-        self.io = io
-        self.queue: deque[TaskRecord] = deque()
-        #: when the head started, as far as is known
-        self.since = 0.0
-        #: a Recall is under way: send nothing until it is answered
-        self.recalling = False
-        #: its process is ending: send nothing until ``WorkerLost`` says that another may serve it
-        self.dying = False
-        #: its process is ending because we asked for it
-        self.killed = False
-        #: False once its process is gone for good
-        self.open = True
-
-
-class NodeRecord:
-    """A node with what is free on it; also the view of it that policies get."""
-
-    __slots__ = (
-        "devices",
-        "free_cpus",
-        "free_memory",
-        "idle",
-        "idle_io",
-        "index",
-        "lanes",
-        "name",
-        "node",
-        "suits",
-        "unlayered",
-    )
-
-    def __init__(self, node: Node, index: int, devices: list[DeviceRecord]) -> None:
-        self.node = node
-        self.name = node.name
-        self.index = index
-        self.free_cpus = node.cpus
-        self.free_memory = node.memory
-        #: fastest first
-        self.devices = devices
-        compute = [Lane(self, i, io=False) for i in range(node.cpus)]
-        io = [Lane(self, node.cpus + i, io=True) for i in range(node.io_executors)]
-        self.lanes = compute + io
-        #: lanes with an empty queue and a process to serve them
-        self.idle: list[Lane] = compute[::-1]
-        self.idle_io: list[Lane] = io[::-1]
-        #: attempts of I/O tasks here that hold no bandwidth of any device
-        self.unlayered = 0
-        #: whether the node's properties match, by requirement
-        self.suits: dict[Requirements, bool] = {}
-
-    @property
-    def used_cpus(self) -> int:
-        """Computing units in use."""
-        return self.node.cpus - self.free_cpus
-
-    def fits(self, need: Requirements) -> bool:
-        """Whether an attempt of a compute task with these requirements could start here now."""
-        if need.cpus > self.free_cpus or need.memory > self.free_memory or not self.idle:
-            return False
-        if not need.properties:
-            return True
-        return self.is_suitable(need)
-
-    def is_suitable(self, need: Requirements) -> bool:
-        """Whether the node, if it were empty, could run such an attempt."""
-        suits = self.suits.get(need)
-        if suits is None:
-            suits = self.suits[need] = can_ever_fit(self.node, need)
-        return suits
-
-    @property
-    def io_open(self) -> bool:
-        """Whether an I/O executor is idle."""
-        return bool(self.idle_io)
-
-    def pool(self, lane: Lane) -> list[Lane]:
-        """The idle lanes among which this one counts."""
-        return self.idle_io if lane.io else self.idle
-
-
-def can_ever_fit(node: Node, need: Requirements) -> bool:
-    """Whether the empty node could run an attempt with these requirements."""
-    if need.cpus > node.cpus or need.memory > node.memory:
-        return False
-    if need.io and not (
-        node.io_executors and (not need.layered or any(_could_hold(layer, need) for layer in node.storage))
-    ):
-        return False
-    offered = {name.casefold(): value.casefold() for name, value in node.properties}
-    return all(offered.get(name.casefold()) == value.casefold() for name, value in need.properties)
-
-
-def _could_hold(layer: StorageLayer, need: Requirements) -> bool:
-    room = layer.capacity is None or need.capacity <= layer.capacity
-    least = need.bandwidth if need.auto is None else need.auto.least
-    return room and least <= layer.bandwidth
-
-
 class Ledger:
-    """Nodes, and who holds what on them."""
+    """Nodes, and who holds what on them. The ready set is told of every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, watcher: NodeWatcher) -> None:
+        self._node_changed: Callable[[NodeRecord], None] = watcher.node_changed
+        self._node_gone: Callable[[NodeRecord], None] = watcher.node_gone
         self.nodes: dict[str, NodeRecord] = {}
+        self.now = 0.0
         #: nodes that ever joined
         self.joined = 0
         #: a node was lost: what was possible before may not be any more
         self.shrunk = False
+        #: a node of each kind that ever joined, and how many of the kind are here; a kind is a node without its name
+        self._kinds: dict[Node, Node] = {}
+        self._here: Counter[Node] = Counter()
+        #: how many of each kind have been here at once
+        self._most: Counter[Node] = Counter()
         self._possible: dict[Requirements, bool] = {}
+        self._devices: list[DeviceRecord] | None = None
+        self._mounts: list[DeviceRecord] | None = None
         #: nodes where something could start
         self.open: dict[NodeRecord, None] = {}
         #: nodes with an idle I/O executor
         self.open_io: dict[NodeRecord, None] = {}
-        #: holder → the node it holds tokens of
+        #: holder → the node it holds tokens of; of a gang, the one where its lane is
         self.holders: dict[int, NodeRecord] = {}
+        #: gang → all nodes it holds tokens of, and for how many processes
+        self.gangs: dict[int, Hosts] = {}
         #: devices that several nodes share, by the name of their layer
         self.shared: dict[str, DeviceRecord] = {}
+        #: storage layers by name, whatever node has them
+        self.layers: dict[str, LayerRecord] = {}
+        #: attempts of I/O tasks that hold no bandwidth of any device
+        self.unlayered = 0
+        #: devices that said they are full
+        self.full: dict[DeviceRecord, None] = {}
+        #: devices that said so, and on which perhaps nothing was deleted since
+        self.doubted: dict[DeviceRecord, None] = {}
+        #: nodes of which something changed that concerns I/O tasks, or that joined or left, since these were looked at
+        self.touched: dict[NodeRecord, None] = {}
+
+    def watch(self, changed: Callable[[NodeRecord], None], gone: Callable[[NodeRecord], None]) -> None:
+        """Tell somebody else too of every change, beginning with the nodes there are."""
+        first_changed, first_gone = self._node_changed, self._node_gone
+
+        def both_changed(node: NodeRecord) -> None:
+            first_changed(node)
+            changed(node)
+
+        def both_gone(node: NodeRecord) -> None:
+            first_gone(node)
+            gone(node)
+
+        for node in self.nodes.values():
+            changed(node)
+        self._node_changed, self._node_gone = both_changed, both_gone
 
     def join(self, node: Node) -> NodeRecord:
         """Add a node with all its tokens."""
@@ -152,71 +88,181 @@ class Ledger:
             raise InternalError(f"node {node.name!r} joined twice")
         devices = [self._device(layer) for layer in node.storage]
         record = self.nodes[node.name] = NodeRecord(node, self.joined, devices)
+        for device in devices:
+            device.common.nodes += 1
+            device.node = None if device.shared else record
+        self.touched[record] = None
         self.joined += 1
+        kind = replace(node, name="")
+        self._kinds.setdefault(kind, node)
+        self._here[kind] += 1
+        self._most[kind] = max(self._most[kind], self._here[kind])
         self._possible.clear()
+        self._devices = self._mounts = None
         self._note_capacity(record)
         return record
 
     def _device(self, layer: StorageLayer) -> DeviceRecord:
-        return self.shared.setdefault(layer.name, DeviceRecord(layer)) if layer.shared else DeviceRecord(layer)
+        common = self.layers.setdefault(layer.name, LayerRecord())
+        device = DeviceRecord(layer, common, self.touched)
+        return self.shared.setdefault(layer.name, device) if layer.shared else device
 
     def devices(self) -> list[DeviceRecord]:
         """Every device once."""
-        return list(dict.fromkeys(device for node in self.nodes.values() for device in node.devices))
+        if self._devices is None:
+            self._devices = list(dict.fromkeys(device for node in self.nodes.values() for device in node.devices))
+        return self._devices
+
+    def mounts(self) -> list[DeviceRecord]:
+        """One device for each layer and mount: all of a kind of node have the same."""
+        if self._mounts is None:
+            self._mounts = list({(device.name, device.mount): device for device in reversed(self.devices())}.values())
+        return self._mounts
 
     def leave(self, name: str) -> NodeRecord:
         """Remove a node; its holders must have given back before."""
         record = self.nodes.pop(name)
+        self.touched[record] = None
+        for device in record.devices:
+            device.common.nodes -= 1
+            if not device.shared:
+                self.full.pop(device, None)
+                self.doubted.pop(device, None)
         self.open.pop(record, None)
         self.open_io.pop(record, None)
         self.shrunk = True
+        self._here[replace(record.node, name="")] -= 1
         self._possible.clear()
+        self._devices = self._mounts = None
+        self._node_gone(record)
         return record
 
     def is_possible(self, need: Requirements) -> bool:
-        """Whether some node, if it were empty, could run an attempt with these requirements."""
+        """Whether the nodes, if they were empty, could run an attempt with these requirements."""
         known = self._possible.get(need)
         if known is None:
-            known = self._possible[need] = any(can_ever_fit(record.node, need) for record in self.nodes.values())
+            known = self._possible[need] = self._could_host(need, ever=False)
         return known
+
+    def was_possible(self, need: Requirements) -> bool:
+        """The same of all nodes that ever joined: one like those that left may come again."""
+        return self._could_host(need, ever=True)
+
+    def examples(self) -> list[Node]:
+        """A node of each kind that ever joined."""
+        return list(self._kinds.values())
+
+    def _could_host(self, need: Requirements, *, ever: bool) -> bool:
+        if need.processes > 1:
+            return self.room_for_gang(need, ever=ever) >= need.processes
+        nodes = self._most if ever else self._here
+        return any(can_ever_fit(kind, need) for kind, count in nodes.items() if count)
+
+    def room_for_gang(self, need: Requirements, *, ever: bool) -> int:
+        """How many processes of a gang the nodes could run if they were empty: those here, or all there ever were."""
+        nodes = self._most if ever else self._here
+        return sum(count * most_processes(kind, need) for kind, count in nodes.items())
 
     def take(self, task: TaskRecord, node: NodeRecord) -> Lane:
         """Give an attempt its tokens and an idle lane."""
         need = task.requirements
+        if need.processes > 1:
+            return self.take_gang(task, [(node, need.processes)])
         if need.cpus > node.free_cpus or need.memory > node.free_memory or task.task in self.holders:
             raise InternalError(f"task {task.task} cannot take {need} of node {node.name}")
         node.free_cpus -= need.cpus
         node.free_memory -= need.memory
         self.holders[task.task] = node
         lane = (node.idle_io if need.io else node.idle).pop()
+        if need.io or need.memory:
+            self.touched[node] = None
         self._note_capacity(node)
         return lane
+
+    def take_gang(self, task: TaskRecord, hosts: Hosts) -> Lane:
+        """Give a gang its tokens on all its nodes, and an idle lane on the first."""
+        need = task.requirements
+        if sum(processes for _, processes in hosts) != need.processes or task.task in self.holders:
+            raise InternalError(f"gang {task.task} cannot take {need} of {len(hosts)} nodes")
+        first = hosts[0][0]
+        lane = first.idle.pop()
+        self.holders[task.task] = first
+        self.gangs[task.task] = hosts
+        for node, processes in hosts:
+            if need.cpus * processes > node.free_cpus or need.memory * processes > node.free_memory:
+                raise InternalError(f"gang {task.task} cannot take {need} {processes} times of node {node.name}")
+            if node is not first:
+                node.guests[task.task] = task
+            self._take_of(node, need, processes)
+        return lane
+
+    def _take_of(self, node: NodeRecord, need: Requirements, processes: int) -> None:
+        """Take what so many processes of a gang need; what fewer than none need is given back."""
+        node.free_cpus -= need.cpus * processes
+        node.free_memory -= need.memory * processes
+        if need.memory:
+            self.touched[node] = None
+        self._note_capacity(node)
+
+    def hosts(self, gang: TaskRecord) -> tuple[tuple[str, int], ...]:
+        """Where a gang runs."""
+        return tuple((node.name, processes) for node, processes in self.gangs[gang.task])
 
     def take_storage(self, task: IOTaskRecord, node: NodeRecord, device: DeviceRecord | None, bandwidth: float) -> None:
         """Give the attempt of an I/O task its bandwidth, and its room."""
         if device is None:
             node.unlayered += 1
+            self.unlayered += 1
         else:
             device.set_aside(task)
-            device.take(task, bandwidth)
+            device.take(task, bandwidth, self.now)
 
     def give_back(self, task: TaskRecord, lane: Lane) -> None:
         """Return an attempt's tokens; its lane is idle again, unless its process is ending."""
         node = self.holders.pop(task.task)
         need = task.requirements
+        if need.processes > 1:
+            self._give_back_gang(task, lane)
+            return
         node.free_cpus += need.cpus
         node.free_memory += need.memory
         if need.io:
             self._give_back_storage(task, node)  # type: ignore[arg-type]
         if lane.open and not lane.dying:
             node.pool(lane).append(lane)
+        if need.io or need.memory:
+            self.touched[node] = None
+        self._note_capacity(node)
+
+    def _give_back_gang(self, task: TaskRecord, lane: Lane) -> None:
+        if lane.open and not lane.dying:
+            lane.node.idle.append(lane)
+        for node, processes in self.gangs.pop(task.task):
+            node.guests.pop(task.task, None)
+            self._take_of(node, task.requirements, -processes)
+
+    def dismiss_guests(self, node: NodeRecord) -> list[TaskRecord]:
+        """Free a node that is lost of the gangs that have their lane elsewhere; these are returned."""
+        guests = list(node.guests.values())
+        for task in guests:
+            hosts = self.gangs[task.task]
+            processes = next(processes for host, processes in hosts if host is node)
+            self.gangs[task.task] = [(host, count) for host, count in hosts if host is not node]
+            self._take_of(node, task.requirements, -processes)
+        node.guests.clear()
+        return guests
+
+    def keep(self, node: NodeRecord, kept: Kept | None) -> None:
+        """From now on keep this of a node, or nothing."""
+        node.kept = kept
         self._note_capacity(node)
 
     def _give_back_storage(self, task: IOTaskRecord, node: NodeRecord) -> None:
         if task.device is None:
             node.unlayered -= 1
+            self.unlayered -= 1
         else:
-            task.device.give_back(task)
+            task.device.give_back(task, self.now)
         if task.room is not None:
             task.room.release(task)
 
@@ -229,8 +275,8 @@ class Ledger:
     def _inherit_storage(self, ended: IOTaskRecord, heir: IOTaskRecord) -> None:
         device, bandwidth = ended.device, ended.bandwidth
         if device is not None:
-            device.give_back(ended)
-            device.take(heir, bandwidth)
+            device.give_back(ended, self.now)
+            device.take(heir, bandwidth, self.now)
         if ended.room is not None:
             ended.room.release(ended)
 
@@ -240,6 +286,7 @@ class Ledger:
             lane.dying = lane.killed = False
             if not lane.queue:
                 lane.node.pool(lane).append(lane)
+                self.touched[lane.node] = None
                 self._note_capacity(lane.node)
 
     def seclude(self, lane: Lane) -> None:
@@ -248,6 +295,7 @@ class Ledger:
         pool = lane.node.pool(lane)
         if lane in pool:
             pool.remove(lane)
+            self.touched[lane.node] = None
             self._note_capacity(lane.node)
 
     def close(self, lane: Lane) -> None:
@@ -256,11 +304,13 @@ class Ledger:
         lane.open = False
 
     def _note_capacity(self, node: NodeRecord) -> None:
-        if node.free_cpus > 0 and node.idle and node.name in self.nodes:
+        """What is free on a node changed; it is there, since nothing is held of a node that left."""
+        if node.free_cpus > 0 and node.idle:
             self.open[node] = None
         else:
             self.open.pop(node, None)
-        if node.idle_io and node.name in self.nodes:
+        if node.idle_io:
             self.open_io[node] = None
         else:
             self.open_io.pop(node, None)
+        self._node_changed(node)

@@ -16,6 +16,7 @@ from penstock.engine.placed_files import (
     is_replaced,
     leave_layer,
     note_named,
+    note_rest,
     take_home,
 )
 from penstock.engine.state import State, VersionRecord
@@ -53,8 +54,7 @@ def drop_if_unused(state: State, version: VersionRecord) -> None:
     """Forget a version that nobody can read any more; called whenever a reason to keep it goes away."""
     if version.file is not None:
         _advance_file(state, version.file)
-        if version.placed is not None:
-            state.io_changed = True  # it may move now
+        note_rest(state, version)
     if version.uses or version.held or version.outcome is None or version.scratch is not None:
         return
     if version.file is not None and follows_placed(state, version):
@@ -95,6 +95,8 @@ def _forget(state: State, version: VersionRecord) -> None:
         del chain[version.version]
         if not chain:
             del state.files[file]
+        else:
+            note_rest(state, state.versions[next(reversed(chain))])  # it may be the newest now
 
 
 def _advance_file(state: State, file: str) -> None:
@@ -104,6 +106,7 @@ def _advance_file(state: State, file: str) -> None:
     newest version, so nobody can begin to read an older one.
     """
     unread: list[VersionRecord] = []
+    left_layer = False
     for number in state.files.get(file, ()):
         version = state.versions[number]
         if version.outcome is None:
@@ -125,6 +128,7 @@ def _advance_file(state: State, file: str) -> None:
                     continue  # it stays on its layer
                 leave_layer(state, version)
             version.placed = None
+            left_layer = True
         elif scratch is not None:
             state.out.append(Discard(scratch))
             version.scratch = None
@@ -133,3 +137,14 @@ def _advance_file(state: State, file: str) -> None:
             unread.append(version)
     for version in unread:
         _forget(state, version)
+    if left_layer:
+        _forget_kept(state, file)
+
+
+def _forget_kept(state: State, file: str) -> None:
+    """Forget versions that nobody can read and that were kept only because an older one was on a layer."""
+    for number in list(state.files.get(file, ())):
+        version = state.versions[number]
+        unused = not (version.uses or version.held or version.outcome is None or version.scratch is not None)
+        if unused and not follows_placed(state, version):
+            _forget(state, version)

@@ -6,8 +6,10 @@ the copy is truly gone, not when its removal is asked for.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from penstock.engine.devices import DeviceRecord
-from penstock.engine.ledger import NodeRecord
+from penstock.engine.nodes import NodeRecord
 from penstock.engine.state import IOTaskRecord, Placed, State, VersionRecord
 from penstock.model.commands import Discard
 from penstock.model.data import FileRef
@@ -25,6 +27,7 @@ __all__ = [
     "leave_home",
     "leave_layer",
     "note_named",
+    "note_rest",
     "note_written",
     "take_home",
 ]
@@ -84,6 +87,13 @@ def _place(
     state.placed[version.version] = version
 
 
+def note_rest(state: State, version: VersionRecord) -> None:
+    """A reason to leave a file where it is has gone: if it is on a layer, it may move now."""
+    if version.placed is not None:
+        state.resting.setdefault(version.placed.node, OrderedDict())[version.version] = version
+        state.io_changed = True
+
+
 def is_replaced(state: State, version: VersionRecord) -> bool:
     """Whether a newer version bears the file's name."""
     assert version.file is not None
@@ -119,7 +129,7 @@ def discarded(state: State, event: Discarded) -> None:
     device, size = state.discarding.pop(event.path)
     device.remove(size)
     state.io_changed = True
-    state.crowded_since = 0.0
+    state.crowded_since = None
 
 
 def drop_old_copies(state: State, version: VersionRecord) -> None:

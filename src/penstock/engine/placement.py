@@ -10,14 +10,16 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict, deque
 
-from penstock.engine import learning
+from penstock.engine import implementations, learning, profiles
 from penstock.engine.deadlines import is_due
 from penstock.engine.ledger import Lane
+from penstock.engine.reservations import look, note_start, review
 from penstock.engine.sending import send
 from penstock.engine.state import NOWHERE, IOTaskRecord, State, TaskRecord
 from penstock.model.commands import Kill, Recall
 from penstock.model.data import FileRef, Value
 from penstock.model.tasks import Failure, FailureKind, TaskState
+from penstock.scheduling.view import ReadyTask
 from penstock.storage.redirect import home_of
 
 __all__ = [
@@ -53,17 +55,23 @@ def make_ready(state: State, task: TaskRecord) -> None:
     if not task.serial:
         state.serials += 1
         task.serial = state.serials
+    implementations.reopen(task)
     state.move(task, TaskState.READY)
     if state.follows_data and len(state.ledger.nodes) > 1:
         task.locality = _locality(state, task)
     if isinstance(task, IOTaskRecord):
         _make_io_ready(state, task)
+    elif task.requirements.processes > 1:
+        state.gangs.add(task)
     else:
         state.ready.add(task)
 
 
 def _make_io_ready(state: State, task: IOTaskRecord) -> None:
-    task.ready_since = task.ready_since or state.now
+    if task.ready_since < 0:  # one that is tried again keeps its age
+        task.ready_since = state.now
+    if task.call.spec.profiles:
+        profiles.recall(state, task)
     if task.requirements.layered and not any(output.file is not None for output in task.call.outputs):
         task.anchor = _anchor(state, task)
     state.io_ready.add(task)
@@ -75,7 +83,7 @@ def _make_io_ready(state: State, task: IOTaskRecord) -> None:
 
 def _anchor(state: State, task: IOTaskRecord) -> str:
     """The layer that a task must use because it reads a file there and writes none; empty if there is no such layer."""
-    devices = state.ledger.devices()
+    devices = state.ledger.mounts()
     need = task.requirements
     for number in task.call.reads:
         version = state.versions[number]
@@ -98,19 +106,43 @@ def _locality(state: State, task: TaskRecord) -> dict[str, int]:
 
 def dispatch(state: State) -> None:
     """Place what can be placed."""
-    ready = state.ready
-    open_nodes = state.ledger.open
-    while open_nodes:
-        proposal = ready.propose(open_nodes)
+    ready, gangs, reservations = state.ready, state.gangs, state.reservations
+    if reservations.current is not None:
+        review(state)
+    while state.ledger.open:
+        proposal = ready.propose()
+        if gangs.count and _start_gang(state, None if proposal is None else proposal[0]):
+            continue
         if proposal is None:
             break
         task, node = proposal
         assert isinstance(task, TaskRecord)
         ready.remove(task)
-        lane = state.ledger.take(task, state.ledger.nodes[node.name])
-        launch(state, task, lane)
+        if reservations.watched:
+            note_start(state, task)
+        record = state.ledger.nodes[node.name]
+        if task.call.spec.implementations:
+            implementations.settle(state, task, record)
+        launch(state, task, state.ledger.take(task, record))
     if state.hungry:
         send_ahead(state, state.hungry, len(ready))
+    if state.now >= reservations.next_look:
+        look(state)
+
+
+def _start_gang(state: State, otherwise: ReadyTask | None) -> bool:
+    """Start the first gang that fits, unless a task goes before it that has more priority, or the same and is older."""
+    gang = state.gangs.first_fitting()
+    if gang is None:
+        return False
+    if otherwise is not None and (-gang.priority, gang.serial) > (-otherwise.priority, otherwise.serial):
+        return False
+    hosts = state.gangs.hosts(gang)
+    state.gangs.remove(gang)
+    if state.reservations.watched:
+        note_start(state, gang)
+    launch(state, gang, state.ledger.take_gang(gang, hosts))
+    return True
 
 
 def launch(state: State, task: TaskRecord, lane: Lane) -> None:
@@ -143,6 +175,8 @@ def _fill(state: State, lane: Lane, share: int) -> bool:
     queue = lane.queue
     head = queue[0]
     spec = head.call.spec
+    if lane.node.kept is not None and not lane.node.kept.admits(head.requirements):
+        return False  # the units that it holds are to become free
     room = _depth(state, head) - len(queue)
     for _ in range(min(share, room)):
         task = _next_alike(state, lane, head)
@@ -159,6 +193,8 @@ def _fill(state: State, lane: Lane, share: int) -> bool:
                 device.set_aside(task)
         else:
             state.ready.remove(task)
+            if state.reservations.watched:
+                note_start(state, task)
         state.move(task, TaskState.QUEUED)
         send(state, task, lane)
     return room > share
@@ -180,14 +216,14 @@ def _depth(state: State, task: TaskRecord) -> int:
     One that has a timeout stays alone: its time begins when it is sent, and killing it must hit nobody else.
     """
     call = task.call
-    seconds = state.durations.get(call.spec.function)
+    seconds = state.expected(call.spec)
     if seconds is None or call.spec.timeout is not None:
         return 1
     if isinstance(task, IOTaskRecord) and task.learning:
         return 1
     if call.items > 0:
         seconds *= call.items
-    if seconds > SHORT:
+    if seconds > SHORT or task.requirements.processes > 1:
         return 1
     return min(DEEPEST, int(AHEAD / (seconds + OVERHEAD)))
 
@@ -246,9 +282,12 @@ def take_back(state: State, lane: Lane, tasks: tuple[int, ...]) -> list[TaskReco
 def _pass_on(state: State, lane: Lane, head: TaskRecord) -> None:
     """The head itself was taken back before it started."""
     if lane.queue:
+        heir = lane.queue[0]
         lane.since = state.now
-        state.ledger.inherit(head, lane.queue[0])
-        state.move(lane.queue[0], TaskState.RUNNING)
+        state.ledger.inherit(head, heir)
+        state.move(heir, TaskState.RUNNING)
+        if isinstance(heir, IOTaskRecord):
+            heir.started = state.now
     else:
         state.ledger.give_back(head, lane)
 

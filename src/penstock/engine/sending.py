@@ -26,7 +26,8 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
     timeout = call.spec.timeout
     if timeout is not None:
         note_deadline(state, task, timeout)
-    if not call.slots and not call.outputs and not lane.io:
+    gangs = state.ledger.gangs
+    if not (call.slots or call.outputs or lane.io or gangs):
         state.out.append(Launch(task.task, task.attempt, lane.node.name, lane.index, call))
         return
     slots: list[Slot] = []
@@ -56,6 +57,7 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
             layer,
             bandwidth,
             redirected,
+            state.ledger.hosts(task) if task.task in gangs else (),
         )
     )
 

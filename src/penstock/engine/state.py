@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from penstock.engine.devices import DeviceRecord
+from penstock.engine.gangs import Gangs
 from penstock.engine.ledger import Lane, Ledger, NodeRecord
+from penstock.engine.profiles import Times
+from penstock.engine.reservations import Reservations
 from penstock.engine.story import Story
 from penstock.errors import InternalError
 from penstock.model.commands import Command
 from penstock.model.data import SegmentId, Slot, TaskId, VersionId
 from penstock.model.events import Note, Report
 from penstock.model.resources import Requirements
-from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskState
+from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskSpec, TaskState
 from penstock.scheduling.io import IOReadySet
 from penstock.scheduling.view import ReadySet
 from penstock.tuning.registry import Learned
@@ -45,6 +48,7 @@ class TaskRecord:
         "lane",
         "locality",
         "missing",
+        "open_call",
         "priority",
         "requirements",
         "serial",
@@ -75,6 +79,8 @@ class TaskRecord:
         self.doom: Failure | None = None
         #: its doom does not hold should it turn out to have started
         self.spare_started = False
+        #: its call before it was settled which implementation runs, if there are several
+        self.open_call: TaskCall | None = None
 
     @property
     def label(self) -> str:
@@ -88,23 +94,25 @@ class IOTaskRecord(TaskRecord):
     __slots__ = (
         "anchor",
         "bandwidth",
-        "concurrency",
         "device",
         "full_layers",
         "function",
         "learning",
+        "loaded",
         "ready_since",
         "room",
         "started",
         "tuner",
     )
 
-    def __init__(self, call: TaskCall) -> None:
+    def __init__(self, call: TaskCall, function: int) -> None:
         super().__init__(call)
-        self.function = call.spec.function
+        #: the number by which I/O schedulers know its function
+        self.function = function
         #: the only layer it can use, because it reads a file there; empty for any
         self.anchor = ""
-        self.ready_since = 0.0
+        #: negative: not ready yet
+        self.ready_since = -1.0
         self.started = 0.0
         #: where its attempt holds bandwidth, and how much
         self.device: DeviceRecord | None = None
@@ -114,8 +122,8 @@ class IOTaskRecord(TaskRecord):
         #: what learns its constraint on that device, and whether this attempt is part of an epoch
         self.tuner: Tuner | None = None
         self.learning = False
-        #: attempts on the device when it started, itself included
-        self.concurrency = 0
+        #: when it took its bandwidth, and the load of the device up to then
+        self.loaded = (0.0, 0.0)
         #: attempts that ended because a layer was full: no fault of the task's
         self.full_layers = 0
 
@@ -214,23 +222,34 @@ class StorageRules(Struct, frozen=True):
 class State:
     """All state of the engine, and the few operations every handler shares."""
 
-    def __init__(self, ready: ReadySet, *, follows_data: bool, storage: StorageRules) -> None:
+    def __init__(self, ready: ReadySet, *, follows_data: bool, storage: StorageRules, elastic: bool) -> None:
         self.tasks: dict[TaskId, TaskRecord] = {}
         self.versions: dict[VersionId, VersionRecord] = {}
         #: holders of each segment: the program, unfinished calls, versions
         self.segments: dict[SegmentId, int] = {}
-        self.ledger = Ledger()
+        self.ledger = Ledger(ready)
         self.ready = ready
+        #: ready tasks of several processes
+        self.gangs = Gangs(self.ledger)
+        self.reservations = Reservations()
         #: whether the policy looks at where data are
         self.follows_data = follows_data
+        #: nodes may join at any time: what none can host now waits for one that can
+        self.elastic = elastic
         self.story = Story()
         self.now = 0.0
         #: commands of the event being handled
         self.out: list[Command] = []
         #: next value of ``TaskRecord.serial``
         self.serials = 0
-        #: mean duration of each function's body, exponentially weighted
-        self.durations: dict[int, float] = {}
+        #: how long each function's body takes, per call
+        self.times: dict[int, Times] = {}
+        #: the same on a storage layer, by its name
+        self.times_on: dict[tuple[int, str], Times] = {}
+        #: attempts of functions that are one implementation of several
+        self.tried: dict[int, int] = {}
+        #: functions whose times in earlier runs the devices have been told
+        self.recalled: set[int] = set()
         #: lanes that run short tasks and could take more, served in turn
         self.hungry: OrderedDict[Lane, None] = OrderedDict()
         #: the same, of the I/O pool
@@ -245,6 +264,8 @@ class State:
         self.reports: list[Report] = []
         #: versions of files that are being given their name
         self.publishing: set[VersionId] = set()
+        #: the first number that each I/O function had, by its identity
+        self.io_functions: dict[str, int] = {}
         #: I/O tasks that want a place
         self.io_ready = IOReadySet(storage.scheduler, storage.ageing)
         self.rules = storage
@@ -260,16 +281,18 @@ class State:
         self.notes: list[Note] = []
         #: versions on storage layers, oldest first
         self.placed: OrderedDict[VersionId, VersionRecord] = OrderedDict()
+        #: those of them that may have come to rest, by node, in that order; no other can be moved
+        self.resting: OrderedDict[NodeRecord, OrderedDict[VersionId, VersionRecord]] = OrderedDict()
         #: files of layered tasks that are at home, on a layer: its device and their size
         self.at_home: dict[str, tuple[DeviceRecord, int]] = {}
         #: copies being removed, and what that will give back
         self.discarding: dict[str, tuple[DeviceRecord, int]] = {}
         #: files under their own name that are of use during the run only
         self.temps: set[str] = set()
-        #: moves under way
-        self.moving = 0
-        #: since when ready I/O tasks have waited for room alone; 0 if they do not
-        self.crowded_since = 0.0
+        #: versions on their way from a layer to another, or home
+        self.moving: dict[VersionId, VersionRecord] = {}
+        #: since when ready I/O tasks have waited for room alone; None if they do not
+        self.crowded_since: float | None = None
         #: the run is over: nothing is started any more
         self.draining = False
         self.done = 0
@@ -283,6 +306,27 @@ class State:
     def starve(self, lane: Lane) -> None:
         """A lane is sent nothing more for now."""
         (self.hungry_io if lane.io else self.hungry).pop(lane, None)
+
+    def withdraw(self, task: TaskRecord) -> None:
+        """A ready task wants no place any more."""
+        if isinstance(task, IOTaskRecord):
+            self.io_ready.remove(task)
+        elif task.requirements.processes > 1:
+            self.gangs.remove(task)
+        else:
+            self.ready.remove(task)
+
+    def is_hopeless(self, need: Requirements) -> bool:
+        """Whether nobody will ever be able to run an attempt with these requirements, as far as is known."""
+        ledger = self.ledger
+        return not ledger.is_possible(need) and not (self.elastic and ledger.was_possible(need))
+
+    def expected(self, spec: TaskSpec) -> float | None:
+        """Seconds that a function's body will take: as measured lately, else as earlier runs say."""
+        times = self.times.get(spec.function)
+        if times is not None:
+            return times.recent
+        return next((profile.mean for profile in spec.profiles if not profile.layer), None)
 
     def move(self, task: TaskRecord, to: TaskState) -> None:
         """Change a task's state, if the table of transitions allows it."""

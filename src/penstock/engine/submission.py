@@ -6,6 +6,7 @@ from math import inf
 
 from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish_without_outputs
 from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments
+from penstock.engine.nodes import most_processes
 from penstock.engine.outcomes import release_successors, settle
 from penstock.engine.placement import kill, make_ready, recall
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
@@ -13,7 +14,7 @@ from penstock.errors import ConstraintError, InternalError
 from penstock.model.data import FileRef, segments_of
 from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
 from penstock.model.resources import Node, Requirements, StorageLayer
-from penstock.model.tasks import Failure, FailureKind, TaskState
+from penstock.model.tasks import Failure, FailureKind, TaskCall, TaskState
 
 __all__ = ["cancel", "ensure_possible", "provide", "release", "release_segment", "segment_made", "submit"]
 
@@ -21,7 +22,7 @@ __all__ = ["cancel", "ensure_possible", "provide", "release", "release_segment",
 def submit(state: State, event: Submitted) -> None:
     """Enter a call into the graph; it is ready at once if all it reads exists."""
     call = event.call
-    task = state.tasks[call.task] = (IOTaskRecord if call.spec.requirements.io else TaskRecord)(call)
+    task = state.tasks[call.task] = _record(state, call)
     versions = state.versions
     blocker: VersionRecord | None = None
     for number in call.reads:
@@ -42,11 +43,19 @@ def submit(state: State, event: Submitted) -> None:
         hold_segments(state, call.segments)
     if blocker is not None:
         fail_for_want_of(state, task, blocker)
-    elif state.ledger.shrunk and not state.ledger.is_possible(task.requirements):
+    elif state.ledger.shrunk and state.is_hopeless(task.requirements):
         # Whoever asked before the first call of this function was told otherwise.
         finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, "no node is left that could run it"))
     elif not task.missing:
         make_ready(state, task)
+
+
+def _record(state: State, call: TaskCall) -> TaskRecord:
+    spec = call.spec
+    if not spec.requirements.io:
+        return TaskRecord(call)
+    # A function that was sent anew has another number; what is learned of it, and waits to be, is of one function.
+    return IOTaskRecord(call, state.io_functions.setdefault(spec.identity or spec.name, spec.function))
 
 
 def _chain_files(state: State, task: TaskRecord) -> None:
@@ -117,23 +126,41 @@ def cancel(state: State, event: CancelRequested) -> None:
 
 def ensure_possible(state: State, name: str, need: Requirements) -> None:
     """Refuse requirements that no node of this run can ever meet, naming the most that there is."""
-    if not state.ledger.joined or state.ledger.is_possible(need):
+    if not state.ledger.joined or not state.is_hopeless(need):
         return
-    nodes = [record.node for record in state.ledger.nodes.values()]
+    nodes = state.ledger.examples() if state.elastic else [record.node for record in state.ledger.nodes.values()]
     if not nodes:
         raise ConstraintError(f"task {name} cannot run: no node is left. Start again, or add a node.")
     if need.io:
         _refuse_io(name, need, nodes)
+    if need.processes > 1:
+        _refuse_gang(state, name, need, nodes)
     largest = max(nodes, key=lambda node: (node.cpus, node.memory))
+    offered = "".join(f", {key} {value!r}" for key, value in largest.properties)
+    raise ConstraintError(
+        f"task {name} requires {_wanted(need)}, which no node can ever give: the largest, {largest.name!r}, has "
+        f"{largest.cpus} computing units and {largest.memory / 1e9:.3g} GB of memory{offered}. "
+        f"Lower the @constraint or run on a larger machine."
+    )
+
+
+def _wanted(need: Requirements) -> str:
     wanted = [f"computing_units={need.cpus}"]
     if need.memory:
         wanted.append(f"memory_size={need.memory / 1e9:.3g}GB")
-    wanted += [f"{key}={value!r}" for key, value in need.properties]
-    offered = "".join(f", {key} {value!r}" for key, value in largest.properties)
+    return ", ".join(wanted + [f"{key}={value!r}" for key, value in need.properties])
+
+
+def _refuse_gang(state: State, name: str, need: Requirements, nodes: list[Node]) -> None:
+    """Refuse a gang that all nodes together cannot hold, unless not even one process of it fits any."""
+    largest = max(nodes, key=lambda node: most_processes(node, need))
+    if not most_processes(largest, need):
+        return
+    limit = f", at most {need.processes_per_node} to a node" if need.processes_per_node else ""
     raise ConstraintError(
-        f"task {name} requires {', '.join(wanted)}, which no node can ever give: the largest, {largest.name!r}, has "
-        f"{largest.cpus} computing units and {largest.memory / 1e9:.3g} GB of memory{offered}. "
-        f"Lower the @constraint or run on a larger machine."
+        f"task {name} requires {need.processes} processes at once, each with {_wanted(need)}{limit}, which the nodes "
+        f"can never hold: together they have room for {state.ledger.room_for_gang(need, ever=state.elastic)}, the "
+        f"largest, {largest.name!r}, for {most_processes(largest, need)}. Ask for fewer processes or add nodes."
     )
 
 

@@ -10,7 +10,8 @@ from penstock.model.tasks import Failure, TaskCall
 __all__ = ["Command", "Discard", "Free", "Kill", "Launch", "Move", "Publish", "Recall", "Settle", "Warm"]
 
 
-class Launch(Struct, frozen=True):
+# There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.
+class Launch(Struct, frozen=True, gc=False):
     """Run an attempt on a lane, after what was sent to that lane before."""
 
     task: TaskId
@@ -32,6 +33,8 @@ class Launch(Struct, frozen=True):
     bandwidth: float = 0.0
     #: which of the call's outputs are files to be written on that layer instead of beside their name
     redirected: tuple[int, ...] = ()
+    #: for a gang: how many of its processes run on which nodes; the first is the node of the lane
+    hosts: tuple[tuple[str, int], ...] = ()
 
 
 class Recall(Struct, frozen=True):

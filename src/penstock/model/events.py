@@ -51,7 +51,8 @@ class NodeLost(Struct, frozen=True):
     name: str
 
 
-class Submitted(Struct, frozen=True):
+# There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.
+class Submitted(Struct, frozen=True, gc=False):
     """The program called a task."""
 
     call: TaskCall
@@ -59,7 +60,7 @@ class Submitted(Struct, frozen=True):
     released: tuple[VersionId, ...] = ()
 
 
-class Finished(Struct, frozen=True):
+class Finished(Struct, frozen=True, gc=False):
     """An attempt delivered all outputs that were not delivered early."""
 
     task: TaskId

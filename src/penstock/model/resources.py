@@ -38,6 +38,12 @@ class Requirements(Struct, frozen=True, array_like=True):
     capacity: int = 0
     #: the bandwidth is learned; ``bandwidth`` is 0 then
     auto: Auto | None = None
+    #: what other implementations of the task take: any of them will do as well
+    or_else: tuple[Requirements, ...] = ()
+    #: a gang if more than one: that many processes, each with ``cpus`` and ``memory``, on one node or several
+    processes: int = 1
+    #: how many of them a node may hold at most; 0 is without limit
+    processes_per_node: int = 0
 
     @property
     def layered(self) -> bool:
@@ -61,6 +67,8 @@ class StorageLayer(Struct, frozen=True, array_like=True):
     shared: bool = False
     #: an emulated device: aggregate bytes per second at this many concurrent streams, in between along straight lines
     curve: tuple[tuple[int, float], ...] = ()
+    #: aggregate bytes per second that were measured at this many concurrent streams, for simulations of the device
+    measured: tuple[tuple[int, float], ...] = ()
 
 
 class Node(Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 from msgspec import Struct
 
 from penstock.model.data import FileRef, SegmentId, TaskId, Value, VersionId
+from penstock.model.profiles import Profile
 from penstock.model.resources import Requirements
 
 __all__ = [
@@ -136,9 +137,14 @@ class TaskSpec(Struct, frozen=True, array_like=True):
     on_failure: OnFailure = OnFailure.FAIL
     #: what the function is called across runs, for what is learned about it
     identity: str = ""
+    #: how long it took in earlier runs, by storage layer
+    profiles: tuple[Profile, ...] = ()
+    #: if there are several functions that do this: all of them, this one first, with their own requirements
+    implementations: tuple[TaskSpec, ...] = ()
 
 
-class TaskCall(Struct, frozen=True):
+# There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.
+class TaskCall(Struct, frozen=True, gc=False):
     """One call of a task: its pickled arguments and the versions it reads and makes."""
 
     task: TaskId

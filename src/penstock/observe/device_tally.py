@@ -17,7 +17,7 @@ __all__ = ["ConstraintTally", "DeviceLine", "DeviceTally", "StorageTally"]
 
 
 class DeviceTally(Struct):
-    """What is known of one storage device."""
+    """What is known of the storage devices of one layer; several nodes may have one each."""
 
     name: str
     mount: str
@@ -25,6 +25,12 @@ class DeviceTally(Struct):
     limit: float
     #: bytes that tasks may fill; None is without limit
     capacity: int | None
+    #: one device for all nodes
+    shared: bool = False
+    #: nodes that have one
+    nodes: int = 0
+    #: how the device of each node stands, as it last said
+    parts: dict[str, records.Device] = field(default_factory=dict)
     #: bytes per second that attempts hold
     used: float = 0.0
     #: attempts that hold some
@@ -118,7 +124,17 @@ class StorageTally:
     def on_run_started(self, record: records.RunStarted) -> None:
         """Learn which layers there are."""
         for layer in record.storage:
-            self.devices[layer.name] = DeviceTally(layer.name, layer.mount, layer.bandwidth, layer.capacity)
+            self.devices[layer.name] = _tally_of(layer)
+
+    def on_node_joined(self, record: records.NodeJoined) -> None:
+        """A node brings devices of its own."""
+        for layer in record.storage:
+            device = self.devices.setdefault(layer.name, _tally_of(layer))
+            device.nodes += 1
+            if device.nodes > 1 and not layer.shared:
+                device.limit += layer.bandwidth
+                if device.capacity is not None:
+                    device.capacity = None if layer.capacity is None else device.capacity + layer.capacity
 
     def on_launched(self, record: records.Launched, function: str, *, learned: bool) -> None:
         """An attempt of ``function``, whose constraint may be ``learned``, went to a layer."""
@@ -146,9 +162,11 @@ class StorageTally:
         if device.running:
             device.seconds += record.t - device.since
         device.since = record.t
-        device.used = record.used
-        device.running = record.running
-        device.stored = record.stored
+        before = device.parts.get(record.node)
+        device.parts[record.node] = record
+        device.used += record.used - (before.used if before else 0.0)
+        device.running += record.running - (before.running if before else 0)
+        device.stored += record.stored - (before.stored if before else 0)
 
     def on_moved(self, record: records.Moved) -> None:
         """A file left its layer for another, or for its home."""
@@ -195,6 +213,10 @@ class StorageTally:
         """The device on which a file lies: that with the longest mount above it."""
         above = [device for device in self.devices.values() if _is_under(path, device.mount)]
         return max(above, key=lambda device: len(device.mount), default=None)
+
+
+def _tally_of(layer: records.Layer) -> DeviceTally:
+    return DeviceTally(layer.name, layer.mount, layer.bandwidth, layer.capacity, layer.shared)
 
 
 def _is_under(path: str, mount: str) -> bool:

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from penstock.model.resources import Auto
+
 __all__ = [
     "Cancelled",
     "ConstraintChosen",
     "ConstraintDrifted",
+    "Declared",
     "Device",
     "Draining",
     "Dropped",
     "EpochEnded",
     "Failed",
+    "Fetched",
     "Finished",
     "Freed",
     "Launched",
     "Layer",
     "Moved",
+    "NodeJoined",
+    "NodeLost",
     "Published",
     "Recalled",
     "Record",
     "RunEnded",
     "RunStarted",
     "Submitted",
+    "Waited",
     "WorkerDied",
     "WorkerEnded",
     "WorkerStarted",
@@ -53,6 +60,10 @@ class Layer(Struct, omit_defaults=True):
     #: bytes; None is without limit
     capacity: int | None = None
     shared: bool = False
+    #: of an emulated device: bytes per second of all streams together at this many of them
+    curve: list[tuple[int, float]] = []
+    #: the same of a real one, where it was measured
+    measured: list[tuple[int, float]] = []
 
 
 class RunStarted(_Base):
@@ -69,6 +80,56 @@ class RunStarted(_Base):
     io_executors: int = 0
     io_scheduler: str = ""
     storage: list[Layer] = []
+    #: seconds after which an I/O task goes before those that want more bandwidth
+    io_ageing: float | None = None
+    #: files that nobody reads any more are moved down during the run
+    data_movement: bool = False
+    #: bytes per second that a learned constraint never exceeds
+    tuning_ceiling: float | None = None
+
+
+class NodeJoined(_Base):
+    """A machine takes tasks from now on."""
+
+    node: str
+    cpus: int
+    memory: int
+    io_executors: int = 0
+    storage: list[Layer] = []
+    #: what tasks may ask of a machine by name and value
+    properties: list[tuple[str, str]] = []
+
+
+class NodeLost(_Base):
+    """A machine is gone."""
+
+    node: str
+
+
+class Declared(_Base):
+    """A function is called for the first time: what each of its tasks asks for."""
+
+    #: its number in this run
+    function: int
+    name: str
+    #: what it is called across runs
+    identity: str = ""
+    cpus: int = 1
+    memory: int = 0
+    io: bool = False
+    #: bytes per second, and bytes, of a storage device
+    bandwidth: float = 0.0
+    capacity: int = 0
+    #: least and largest value, and the factor between two, of a bandwidth that is learned
+    auto: Auto | None = None
+    properties: list[tuple[str, str]] = []
+    priority: int = 0
+    retries: int | None = None
+    timeout: float | None = None
+    on_failure: str = "fail"
+    #: a gang if more than one, each with ``cpus`` and ``memory``; how many a machine may hold, 0 without limit
+    processes: int = 1
+    processes_per_node: int = 0
 
 
 class Submitted(_Base):
@@ -88,6 +149,18 @@ class Submitted(_Base):
     io: bool = False
     #: the bandwidth it takes is learned
     learned: bool = False
+    #: number of its function; 0 in logs that do not declare functions
+    function: int = 0
+    #: names of the files among its outputs, which are the last of ``writes``; empty for those that are objects
+    paths: list[str] = []
+    #: its files are of use during the run only
+    temp: bool = False
+
+
+class Waited(_Base):
+    """The program waited for tasks until now."""
+
+    seconds: float
 
 
 class Launched(_Base):
@@ -100,6 +173,20 @@ class Launched(_Base):
     #: for I/O tasks: the storage layer, and the bytes per second taken of it
     layer: str = ""
     bandwidth: float = 0.0
+    #: name of the function that runs, if it is another implementation than the one that was called
+    implementation: str = ""
+    #: for a gang: its machines, and how many of its processes each has
+    hosts: list[tuple[str, int]] = []
+
+
+class Fetched(_Base):
+    """An attempt has got its data from other machines, and begins."""
+
+    task: int
+    attempt: int
+    #: how long that took
+    seconds: float
+    bytes: int = 0
 
 
 class Finished(_Base):
@@ -115,6 +202,8 @@ class Finished(_Base):
     bytes: int
     #: for I/O tasks: the storage layer, whose bandwidth is given back
     layer: str = ""
+    #: of these, the sizes of files, one for each of the task's ``paths``
+    sizes: list[int] = []
 
 
 class Failed(_Base):
@@ -128,6 +217,8 @@ class Failed(_Base):
     message: str
     #: there will be no further attempt
     final: bool
+    #: how long the body ran; 0 where nobody could tell
+    seconds: float = 0.0
 
 
 class Cancelled(_Base):
@@ -268,8 +359,13 @@ class RunEnded(_Base):
 
 Record = (
     RunStarted
+    | NodeJoined
+    | NodeLost
+    | Declared
     | Submitted
+    | Waited
     | Launched
+    | Fetched
     | Finished
     | Failed
     | Cancelled

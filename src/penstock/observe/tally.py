@@ -125,6 +125,7 @@ class Tally:
         self._samples: Samples = deque()
         self._handlers: dict[type, Callable[[Any], None]] = {
             records.RunStarted: self._on_run_started,
+            records.NodeJoined: self.storage.on_node_joined,
             records.Submitted: self._on_submitted,
             records.Launched: self._on_launched,
             records.Finished: self._on_finished,

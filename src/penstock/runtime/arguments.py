@@ -122,9 +122,13 @@ class Arguments:
 
         def place() -> None:
             """A number or a string is replaced, not changed: from now on the program's collection holds its future."""
-            container[key] = self._runtime.driver.waiters[version] = PlacedFuture(self._runtime, self._task, version)
+            container[key] = self._runtime.driver.waiters[version] = self._placed(version)
 
         self.effects.append(place)
+
+    def _placed(self, version: VersionId) -> Future[Any]:
+        """What stands in a collection of the program for a number that the task replaces."""
+        return PlacedFuture(self._runtime, self._task, version)
 
     def _write(self, path: Steps, value: Any, direction: Direction, where: str) -> Any:
         """An object that the task updates: it reads the newest version and makes the next one."""
@@ -144,10 +148,13 @@ class Arguments:
         else:
             self._carried[id(value)] = value
             if self._declaration.on_failure is OnFailure.IGNORE:
-                index = wiring.carry(dump(value, self._runtime.segments, where))  # what it is if the task fails
+                index = wiring.carry(self._as_it_is(value, where))  # what it is if the task fails
         version = wiring.write(Output(path, index))
         self.effects.append(lambda: self._newest(value, datum, version))
         return value if datum is None or not direction.reads else SlotRef(index)
+
+    def _as_it_is(self, value: Any, where: str) -> Value:
+        return dump(value, self._runtime.segments, where)
 
     def _write_future(self, path: Steps, future: Future[Any]) -> Any:
         index = self.wiring.read(future.version)
@@ -184,10 +191,8 @@ class Arguments:
         index = -1
         if direction.reads:
             if newest is None:
-                if not os.path.exists(path):
-                    raise CallError(f"{where} names the file {path}, which does not exist and which no task produces")
                 newest = runtime.new_version()
-                self.before.append(Provided(newest, FileRef(path)))
+                self.before.append(Provided(newest, self._found(place, path, where)))
                 self.released.append(newest)
                 self.effects.append(lambda: runtime.files.newest.__setitem__(path, newest))
             else:
@@ -207,6 +212,12 @@ class Arguments:
 
             self.effects.append(succeed)
         return stands
+
+    def _found(self, place: Place, path: str, where: str) -> FileRef:
+        """A file that no task of this run is making."""
+        if not os.path.exists(path):
+            raise CallError(f"{where} names the file {path}, which does not exist and which no task produces")
+        return FileRef(path)
 
     def _newest_version(self, path: str) -> VersionId | None:
         """The version of a file that is with the tasks; None if what is on disk counts."""

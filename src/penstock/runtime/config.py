@@ -33,8 +33,8 @@ class Config(Struct, frozen=True, kw_only=True):
     cpus: int | None = None
     #: bytes of main memory that tasks may reserve; ``None``: what this process may use
     memory: int | None = None
-    #: ``inline`` runs each task in the calling thread, at the call
-    mode: Literal["parallel", "inline"] = "parallel"
+    #: ``inline`` runs each task in the calling thread, at the call; ``simulated`` runs none, on virtual time
+    mode: Literal["parallel", "inline", "simulated"] = "parallel"
     #: report a task that changes an ``IN`` argument
     strict: bool = False
     #: name of a scheduling policy
@@ -63,6 +63,8 @@ class Config(Struct, frozen=True, kw_only=True):
     io_ageing: float | None = 60.0
     #: absolute path of the registry of learned constraints; ``"off"``: none is kept; ``None``: in the user's cache
     tuning: str | None = None
+    #: absolute path of the file of function's durations; ``"off"``: none is kept; ``None``: in the user's cache
+    profiles: str | None = None
     #: bytes per second that no learned constraint exceeds; ``None``: no such limit
     tuning_ceiling: float | None = None
     #: absolute path of a resources file in the form of COMPSs, whose storage layers are used; ``None``: there is none
@@ -71,6 +73,8 @@ class Config(Struct, frozen=True, kw_only=True):
     storage: tuple[DescribedLayer, ...] | None = None
     #: kinds of node as described, for simulated machines. Ask ``layers.nodes``.
     node: tuple[NodeKind, ...] = ()
+    #: constraints of tasks by name, in the place of those their decorators give
+    constraints: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def writes_log(self) -> bool:
@@ -101,7 +105,7 @@ class Setting(Struct, frozen=True):
 SETTINGS: dict[str, Setting] = {
     "cpus": Setting("resources", readers.read_count),
     "memory": Setting("resources", readers.read_size),
-    "mode": Setting("runtime", readers.read_one_of("parallel", "inline")),
+    "mode": Setting("runtime", readers.read_one_of("parallel", "inline", "simulated")),
     "strict": Setting("runtime", readers.read_switch),
     "scheduler": Setting("runtime", readers.read_name),
     "run_dir": Setting("runtime", readers.read_path),
@@ -116,18 +120,20 @@ SETTINGS: dict[str, Setting] = {
     "data_movement": Setting("runtime", readers.read_switch),
     "io_ageing": Setting("runtime", readers.read_ageing),
     "tuning": Setting("runtime", readers.read_registry),
+    "profiles": Setting("runtime", readers.read_registry),
     "tuning_ceiling": Setting("runtime", readers.read_ceiling),
     "resources_file": Setting("resources", readers.read_path),
     "storage": Setting("resources"),
     "node": Setting("resources"),
+    "constraints": Setting("constraints"),
 }
 
-_TABLES = ("resources", "runtime")
+_TABLES = ("resources", "runtime", "constraints")
 #: settings whose default is found out, so that a file or variable may say "auto" to overrule an outer one
 _DETECTED = frozenset(
     {
         *("cpus", "memory", "log", "progress", "store_capacity", "run_dir", "spill_dir"),
-        *("tuning", "resources_file", "storage"),
+        *("tuning", "profiles", "resources_file", "storage"),
     }
 )
 #: two ways to describe the same; the one that comes from the stronger source wins
@@ -156,6 +162,9 @@ def load_config(
 
     path, tables = _find_file(here)
     for table, settings in tables.items():
+        if table == "constraints":  # its keys are names of tasks
+            take(table, settings, os.path.dirname(path), path, f"{path}: [{table}]")
+            continue
         for name, value in settings.items():
             shown = f"[{table}] {name} = {value!r}" if SETTINGS[name].read else f"[[{table}.{name}]]"
             take(name, value, os.path.dirname(path), path, f"{path}: {shown}")
@@ -178,6 +187,10 @@ def _read(name: str, value: object, base: str, shown: str) -> object:
     if name in _DETECTED and value == "auto":
         return None
     reader = SETTINGS[name].read
+    if name == "constraints":
+        from penstock.runtime.constraints import of_tasks
+
+        return of_tasks(value, shown)
     if reader is None:
         from penstock.runtime.layers import read_layers, read_nodes  # only those who describe a machine need it
 
@@ -241,14 +254,15 @@ def _parse(path: str, text: str) -> dict[str, Any]:
 
 def _check_tables(content: dict[str, Any], path: str, prefix: str) -> dict[str, dict[str, object]]:
     for table, settings in content.items():
-        if table in SETTINGS:
+        if table in SETTINGS and table not in _TABLES:
             raise ConfigError(f"{path}: {table} belongs into the table [{prefix}{SETTINGS[table].table}]")
         if table not in _TABLES:
             raise ConfigError(f"{path}: there is no table [{prefix}{table}]{nearest(table, _TABLES)}")
         if not isinstance(settings, dict):
             raise ConfigError(f"{path}: {prefix}{table} must be a table")
-        for name in settings:
-            _check_place(name, table, path, prefix)
+        if table != "constraints":
+            for name in settings:
+                _check_place(name, table, path, prefix)
     return content
 
 

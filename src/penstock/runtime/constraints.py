@@ -1,7 +1,7 @@
 """Constraints: the names users write, and the requirements they become.
 
 Names are accepted in any case, with or without underscores. Values may be taken from the environment, ``"$VAR"`` or
-``"${VAR}"``, read when the task is first called.
+``"${VAR}"``, read when the task is first called; or a settings file gives them, in a table for each task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.model.resources import Auto, Requirements
 from penstock.tuning import spec as auto_spec
 from penstock.units import parse_rate, parse_size
 
-__all__ = ["NAMES", "canonical", "requirements"]
+__all__ = ["NAMES", "canonical", "of_tasks", "requirements"]
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
@@ -87,6 +87,28 @@ def canonical(name: str) -> str:
         return _SPELLINGS[squeezed]
     hint = did_you_mean(name.casefold(), NAMES) or did_you_mean(squeezed, _SPELLINGS)
     raise DefinitionError(f"@constraint has no {name!r}{hint} (known are {', '.join(NAMES)})")
+
+
+def of_tasks(tables: object, shown: str) -> dict[str, dict[str, Any]]:
+    """The constraints that a settings file gives to tasks, by their names; ``shown`` says where they stand."""
+    if not isinstance(tables, Mapping):
+        raise ConfigError(f"{shown}: expected a table of constraints for each task")
+    found: dict[str, dict[str, Any]] = {}
+    for task, written in tables.items():
+        where = f"{shown.removesuffix(']')}.{task}]"
+        if not isinstance(written, Mapping):
+            raise ConfigError(f"{where}: expected a table of constraints, such as computing_units = 4")
+        values = {}
+        for name, value in written.items():
+            try:
+                known = canonical(name)
+                if "$" not in str(value):
+                    NAMES[known](value)
+            except (DefinitionError, ConfigError) as error:
+                raise ConfigError(f"{where} {name} = {value!r}: {error}") from None
+            values[known] = value
+        found[task] = values
+    return found
 
 
 def requirements(constraints: Mapping[str, Any], task: str, *, io: bool) -> Requirements:

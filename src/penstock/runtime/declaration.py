@@ -14,10 +14,21 @@ from penstock.errors import CallError
 from penstock.model.directions import Direction
 from penstock.model.tasks import OnFailure
 
-__all__ = ["Declaration", "Place"]
+__all__ = ["Declaration", "Place", "Sizes", "checked_size"]
 
 #: an argument's place: its position, or its keyword
 Place = int | str
+#: bytes of each output, or by parameter; ``"returns"`` is what the function returns
+Sizes = Mapping[str, int] | int | None
+
+
+def checked_size(written: Any) -> int | dict[str, int]:
+    """Bytes as written in ``size=``: a size, or sizes by parameter."""
+    from penstock.units import parse_size
+
+    if isinstance(written, Mapping):
+        return {str(name): parse_size(size) for name, size in written.items()}
+    return parse_size(written)
 
 
 @dataclass(eq=False)
@@ -39,6 +50,12 @@ class Declaration:
     io: bool = False
     #: as written in @constraint; may refer to environment variables
     constraints: Mapping[str, Any] = field(default_factory=dict)
+    #: for simulated runs: how long a call takes, how large what it makes is, and what it returns; as written, checked
+    duration: Any = None
+    size: Any = None
+    simulated: Callable[..., Any] | None = None
+    #: other functions that do the same, each with its own constraints: those decorated with @implement
+    implementations: tuple[Declaration, ...] = ()
     #: parameters by kind, and how many positional arguments a call may have
     positional: list[str] = field(init=False)
     least: int = field(init=False)

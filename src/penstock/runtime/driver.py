@@ -16,9 +16,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
 
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
@@ -27,11 +25,11 @@ from penstock.errors import PenstockError, RuntimeStopped
 from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
-from penstock.model.data import FileRef, SegmentId, VersionId
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
+from penstock.runtime.settling import Settling, Waiter
 
 __all__ = ["Driver", "Waiter"]
 
@@ -49,19 +47,7 @@ _TURN = 0.02
 _SHOWN = 0.1
 
 
-class Waiter(Protocol):
-    """What waits for a version: a future."""
-
-    def settle(self, outcome: Any) -> bool:
-        """Take the outcome, under the lock; True if somebody must be told afterwards."""
-        ...
-
-    def announce(self) -> None:
-        """Tell those who wait; called without the lock."""
-        ...
-
-
-class Driver:
+class Driver(Settling):
     """Runs an engine on this machine."""
 
     def __init__(
@@ -73,26 +59,16 @@ class Driver:
         recorder: Recorder,
         on_note: Callable[[events.Note], None],
     ) -> None:
+        super().__init__()
         self.engine = engine
         self.executor = executor
         self.recorder = recorder
         self._log = recorder.log
-        self.lock = threading.Lock()
-        self._changed = threading.Condition(self.lock)
         self._sleepers = 0
         inline = isinstance(executor, InlineExecutor)
         self.house = Housekeeping(segments, layers, recorder, self._told_of_file, inline=inline)
         #: told of what is learned about constraints
         self._on_note = on_note
-        #: futures of versions that do not exist yet
-        self.waiters: dict[VersionId, Waiter] = {}
-        #: versions and segments let go by finalisers, which may run anywhere and so only leave a note
-        self.released: deque[VersionId] = deque()
-        self.released_segments: deque[SegmentId] = deque()
-        #: failures that nobody has looked at, by the task they began in
-        self.unobserved: dict[str, Failure] = {}
-        self._announcements: deque[Waiter] = deque()
-        self._announcing: set[int] = set()
         self._submissions = 0
         self._last_submission = 0.0
         #: threads that wait for a result
@@ -174,20 +150,6 @@ class Driver:
         if self._announcements:
             self._announce()
 
-    def _announce(self) -> None:
-        """Tell those who wait; what a callback brings about is told by the loop that called it, not deeper."""
-        thread = threading.get_ident()
-        if thread in self._announcing:
-            return
-        self._announcing.add(thread)
-        try:
-            while self._announcements:
-                self._announcements.popleft().announce()
-        except IndexError:
-            pass  # another thread took the last one
-        finally:
-            self._announcing.discard(thread)
-
     def submitted(self) -> None:
         """Called under the lock after each submission: now and then, collect results on the way."""
         self._submissions += 1
@@ -201,7 +163,7 @@ class Driver:
             return True  # a callback in the control thread must not wait for itself
         if self._thread is None and not self._stopping:
             self._let_time_pass(reached, timeout)
-        with self.awaiting(), self.lock:
+        with self.awaiting(), self._changed:
             self._sleepers += 1
             try:
                 done = self._changed.wait_for(lambda: self._broken or self._stopping or reached(), timeout)
@@ -264,7 +226,7 @@ class Driver:
 
         while under_way():
             self.house.catch_up()
-            with self.lock:
+            with self._changed:
                 if self._thread is not None and under_way():
                     self._changed.wait(_SHOWN)
             show(files - len(state.placed), self.house.flushed)
@@ -300,16 +262,6 @@ class Driver:
         message = f"the control thread of Penstock ended with {type(error).__name__}: {error}; please report this"
         self._give_up(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
 
-    def _give_up(self, failure: Failure) -> None:
-        """Tell everybody who waits that nothing more will come."""
-        with self.lock:
-            waiters, self.waiters = self.waiters, {}
-            for waiter in waiters.values():
-                waiter.settle(failure)
-            self._changed.notify_all()
-        for waiter in waiters.values():
-            waiter.announce()
-
     def _poll_eagerly(self, executor: NodeExecutor) -> list[tuple[int, int]]:
         """Look a while before going to sleep if somebody waits: waking up can cost more than a short task."""
         if self._waiting:
@@ -337,8 +289,8 @@ class Driver:
         if self._looking:
             return False
         self._looking = True
+        began = time.monotonic()
         try:
-            began = time.monotonic()
             latest = float("inf") if timeout is None else began + timeout
             until = began + _LOOK
             while (now := time.monotonic()) < min(until, latest):
@@ -355,6 +307,8 @@ class Driver:
                 until = now + _LOOK
         finally:
             self._looking = False
+            if self._log.active:
+                self.recorder.waited(began, time.monotonic())
         return False
 
     def _let_time_pass(self, done: Callable[[], bool], timeout: float | None) -> bool:
@@ -402,9 +356,10 @@ class Driver:
     @contextlib.contextmanager
     def awaiting(self) -> Iterator[None]:
         """Around a thread's wait for a result."""
+        began = time.monotonic()
         with self.lock:
             self._waiting += 1
-            if self._thread is not None:
+            if self._thread is not None and not self._stopping:
                 self.executor.flush()  # type: ignore[union-attr]
         self._rest.set()
         try:
@@ -414,6 +369,8 @@ class Driver:
                 self._waiting -= 1
                 if not self._waiting:
                     self._rest.clear()
+            if self._log.active:
+                self.recorder.waited(began, time.monotonic())
 
     def _tick(self) -> None:
         due = self.engine.next_look()
@@ -483,17 +440,4 @@ class Driver:
                 self.house.move(command)
             case commands.Discard():
                 self.house.discard(command)
-        return None
-
-    def _settle(self, command: commands.Settle) -> events.Event | None:
-        waiter = self.waiters.pop(command.version, None)
-        outcome = command.outcome
-        if waiter is not None and waiter.settle(outcome):
-            self._announcements.append(waiter)
-        if type(outcome) is Failure:
-            if outcome.kind not in (FailureKind.DEPENDENCY, FailureKind.CANCELLED) and outcome.path:
-                self.unobserved[outcome.path[0]] = outcome
-        elif type(outcome) is FileRef:
-            # A file that bears its final name needs no version: the next task finds it on disk.
-            return events.Released(command.version)
         return None

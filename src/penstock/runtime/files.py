@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from penstock.errors import CallError
 from penstock.executors.layer_files import is_placed
@@ -33,6 +33,14 @@ class Files:
     def __init__(self) -> None:
         self.newest: dict[str, VersionId] = {}
         self._sweep_at = 1000
+
+    def open(self, path: Any, mode: str, options: dict[str, Any]) -> IO[Any]:
+        """Open a file that tasks are done with."""
+        return open(path, mode, **options)
+
+    def remove(self, path: Any) -> None:
+        """Remove a file that tasks are done with."""
+        os.unlink(path)
 
     def tidy(self, lives: Any) -> None:
         """Forget files whose versions are history: they are on disk under their own name."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
 
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
@@ -14,6 +18,7 @@ from penstock.executors.node import NodeExecutor
 from penstock.model.tasks import TaskSpec
 from penstock.runtime.constraints import requirements
 from penstock.runtime.declaration import Declaration
+from penstock.runtime.profiles import Profiles
 from penstock.runtime.shipping import Surroundings, ship, travels_by_name
 from penstock.runtime.tuning import Tuning
 
@@ -24,9 +29,18 @@ class Functions:
     """Numbers functions as they are first called, and anew when what they refer to has changed."""
 
     def __init__(
-        self, engine: Engine, executor: NodeExecutor | InlineExecutor, segments: Segments, tuning: Tuning
+        self,
+        engine: Engine,
+        executor: NodeExecutor | InlineExecutor,
+        segments: Segments,
+        tuning: Tuning,
+        profiles: Profiles,
+        constraints: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self._tuning = tuning
+        self._profiles = profiles
+        #: given in settings, by the name of a task or ``module:name``
+        self._constraints = constraints
         self._engine = engine
         self._executor = executor
         self._segments = segments
@@ -44,37 +58,80 @@ class Functions:
 
     def duration(self, declaration: Declaration) -> float | None:
         """Mean seconds of a function's body, if it has run."""
-        return self._engine.state.durations.get(self.spec(declaration).function)
+        return self._engine.state.expected(self.spec(declaration))
 
     def _has_changed(self, declaration: Declaration) -> bool:
-        surroundings = self._surroundings.get(declaration)
-        return surroundings is not None and surroundings.changed()
+        all_ = (declaration, *declaration.implementations)
+        return any(one.changed() for one in map(self._surroundings.get, all_) if one is not None)
 
     def _new(self, declaration: Declaration) -> TaskSpec:
-        need = requirements(declaration.constraints, declaration.name, io=declaration.io)
+        spec = self._plain(declaration)
+        if declaration.implementations:
+            spec = self._open(declaration, spec)
+        self._engine.ensure_possible(declaration.name, spec.requirements)
+        self._specs[declaration] = spec
+        return spec
+
+    def _open(self, declaration: Declaration, plain: TaskSpec) -> TaskSpec:
+        """A task that any of several functions does: what becomes of a failure is said by the first of them."""
+        others = tuple(
+            replace(self._plain(one), priority=plain.priority, retries=plain.retries, on_failure=plain.on_failure)
+            for one in declaration.implementations
+        )
+        need = replace(plain.requirements, or_else=tuple(other.requirements for other in others))
+        return replace(plain, requirements=need, implementations=(plain, *others))
+
+    def _plain(self, declaration: Declaration) -> TaskSpec:
+        given = self._given(declaration)
+        need = requirements({**declaration.constraints, **given}, declaration.name, io=declaration.io)
         if need.layered and not need.io:
             raise ConstraintError(
                 f"@constraint of task {declaration.name}: storage_bw and storage_size are for I/O tasks; "
                 f"move what reads and writes into a function of its own and decorate it with @io"
             )
-        self._engine.ensure_possible(declaration.name, need)
         if need.auto is not None:
             self._tuning.load()
+        number, identity = next(self._numbers), _identity(declaration)
         spec = TaskSpec(
-            next(self._numbers),
+            number,
             declaration.name,
             need,
             declaration.priority,
             declaration.retries,
             declaration.timeout,
             declaration.on_failure,
-            _identity(declaration),
+            identity,
+            self._profiles.of(number, identity),
         )
+        self._make_ready(declaration, spec)
+        return spec
+
+    def _make_ready(self, declaration: Declaration, spec: TaskSpec) -> None:
+        """Prepare the function's code for the workers."""
         self._executor.functions[spec.function] = ship(spec.function, declaration, self._segments)
         if not travels_by_name(declaration.body):
             self._surroundings[declaration] = Surroundings(declaration.body)
-        self._specs[declaration] = spec
-        return spec
+
+    def _given(self, declaration: Declaration) -> Mapping[str, Any]:
+        """What settings say of a task, in the place of its decorators."""
+        if not self._constraints:
+            return {}
+        full = f"{getattr(declaration.body, '__module__', '')}:{declaration.name}"
+        return self._constraints.get(full) or self._constraints.get(declaration.name) or {}
+
+    def point_out_misspelt(self, origin: str) -> None:
+        """Name constraints in settings that are of no task that was called, but look as if they were meant for one."""
+        if not self._constraints:
+            return
+        from difflib import get_close_matches
+
+        called = {declaration.name for declaration in self._specs}
+        unused = [name for name in self._constraints if name.rpartition(":")[2] not in called]
+        near = [(name, get_close_matches(name.rpartition(":")[2], called, n=1, cutoff=0.8)) for name in unused]
+        for name, found in near:
+            if found:
+                message = f"[constraints.{name}] in {origin} is of no task; did you mean {found[0]}?"
+                sys.stderr.write(f"penstock: {message}\n")
 
 
 def _identity(declaration: Declaration) -> str:

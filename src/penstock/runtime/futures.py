@@ -10,6 +10,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,6 +23,7 @@ from penstock.model.data import FileRef, Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind
 
 if TYPE_CHECKING:
+    from penstock.runtime.driver import Driver
     from penstock.runtime.runtime import Runtime
 
 __all__ = ["Future", "PlacedFuture", "as_completed", "wait"]
@@ -271,9 +274,45 @@ def _prepare(futures: list[Any]) -> None:
 
 def as_completed(futures: Iterable[Future[T]], timeout: float | None = None) -> Iterator[Future[T]]:
     """The futures in the order in which they are done."""
-    awaited: list[Any] = list(futures)
+    awaited: list[Any] = list(dict.fromkeys(futures))
     _prepare(awaited)
-    yield from concurrent.futures.as_completed(awaited, timeout)  # type: ignore[misc]
+    driver = _driver_of(awaited)
+    if driver is None:
+        yield from concurrent.futures.as_completed(awaited, timeout)  # type: ignore[misc]
+    elif awaited[0].runtime.simulated:
+        from penstock.runtime.simulated_values import as_completed as in_virtual_time
+
+        yield from in_virtual_time(awaited, timeout)
+    else:
+        yield from _in_real_time(awaited, timeout, driver)
+
+
+def _in_real_time(futures: list[Any], timeout: float | None, driver: Driver) -> Iterator[Any]:
+    """Each is noted when it is done; the driver is told only when there is something to wait for."""
+    latest = None if timeout is None else time.monotonic() + timeout
+    finished: deque[Any] = deque()
+    news = threading.Event()
+
+    def note(future: Any) -> None:
+        finished.append(future)
+        news.set()
+
+    for future in futures:
+        future.add_done_callback(note)
+    for number in range(len(futures)):
+        while not finished:
+            left = None if latest is None else latest - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"{len(futures) - number} (of {len(futures)}) futures unfinished")
+            with driver.awaiting():
+                news.wait(left)
+            news.clear()
+        yield finished.popleft()
+
+
+def _driver_of(futures: list[Any]) -> Driver | None:
+    """The driver behind futures, if there is any."""
+    return futures[0].runtime.driver if futures and isinstance(futures[0], Future) else None
 
 
 def wait(
@@ -282,4 +321,6 @@ def wait(
     """``concurrent.futures.wait``: the sets of those done and not done."""
     futures = list(futures)
     _prepare(futures)
-    return concurrent.futures.wait(futures, timeout, return_when)
+    driver = _driver_of(futures)
+    with contextlib.nullcontext() if driver is None else driver.awaiting():
+        return concurrent.futures.wait(futures, timeout, return_when)

@@ -150,7 +150,8 @@ class Housekeeping:
         finally:
             for stream in streams:
                 stream.close()
-        self._recorder.moved(command, self.flushed - before, time.monotonic() - began, error)
+        now = time.monotonic()
+        self._recorder.moved(command, self.flushed - before, now - began, error, now)
         self._tell(Moved(command.version, target, error))
 
     def _emulated_devices(self, layers: list[StorageLayer]) -> list[EmulatedDevice]:

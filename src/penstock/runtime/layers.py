@@ -251,8 +251,9 @@ def _as_table(layer: StorageLayer) -> dict[str, Any]:
     table["bandwidth"] = _in_units(layer.bandwidth, "B/s")
     if layer.capacity is not None:
         table["capacity"] = _in_units(layer.capacity, "B")
-    if layer.curve:
-        table["curve"] = [[streams, _in_units(rate, "B/s")] for streams, rate in layer.curve]
+    for key, points in (("curve", layer.curve), ("measured", layer.measured)):
+        if points:
+            table[key] = [[streams, _in_units(rate, "B/s")] for streams, rate in points]
     return table
 
 
@@ -286,6 +287,16 @@ def _cpu_ranges(text: str) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
+def _measured(value: object, base: str) -> tuple[tuple[int, float], ...]:
+    """As a curve, or on one line as ``penstock probe`` writes it: ``"1: 180MB/s, 4: 450MB/s"``."""
+    if not isinstance(value, str):
+        return _curve(value, base)
+    points = [part.partition(":") for part in value.split(",")]
+    if not all(streams.strip().isdecimal() for streams, _, _ in points):
+        raise ValueError('expected streams and rates, such as "1: 180MB/s, 4: 450MB/s"')
+    return _curve([[int(streams), rate.strip()] for streams, _, rate in points], base)
+
+
 def _curve(value: object, base: str) -> tuple[tuple[int, float], ...]:
     """``[[1, "300MB/s"], [8, 450], [64, 90]]``: aggregate rate at so many streams."""
     forms = 'expected pairs of streams and rate, such as [[1, "300MB/s"], [8, 450]]'
@@ -314,6 +325,7 @@ _LAYER_KEYS: dict[str, Reader] = {
     "cpus": _cpus,
     "shared": read_switch,
     "curve": _curve,
+    "measured": _measured,
 }
 _NODE_KEYS: dict[str, Reader] = {
     "name": read_name,

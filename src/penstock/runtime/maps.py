@@ -7,6 +7,7 @@ is asked for. An element given to another task makes that task wait for the elem
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -132,7 +133,7 @@ class Mapped(Sequence[Future[T]]):
 
     def results(self, timeout: float | None = None) -> list[T]:
         """All values, in order; raises the first failure."""
-        with self._done:
+        with self._runtime.driver.awaiting() if self._left else contextlib.nullcontext(), self._done:
             if not self._done.wait_for(lambda: not self._left, timeout):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
         if self._failures:

@@ -1,20 +1,28 @@
-"""Turns what the driver does into records of the event log."""
+"""Turns what a driver does, on real or on virtual time, into records of the event log.
+
+All times that it is told are of the driver's own clock; records count from the start of the run.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from penstock.model import commands, events
-from penstock.model.data import Slot, Value
-from penstock.model.tasks import FailureKind
+from penstock.model.data import FileRef, Slot, Value
+from penstock.model.resources import Node, StorageLayer
+from penstock.model.tasks import FailureKind, TaskCall, TaskSpec
 from penstock.observe import records
 from penstock.observe.log import EventLog
 
 if TYPE_CHECKING:
+    from penstock.engine.devices import DeviceRecord
     from penstock.engine.engine import Engine
 
 __all__ = ["Recorder"]
+
+_NOWHERE = ("", -1, "")
 
 
 class Recorder:
@@ -23,59 +31,155 @@ class Recorder:
     def __init__(self, log: EventLog, engine: Engine, node: str, start: float) -> None:
         self.log = log
         self._engine = engine
+        #: where worker processes are that we are told of
         self._node = node
         self._start = start
-        #: lanes of attempts under way, so that their end can name the lane
-        self._lanes: dict[int, int] = {}
-        #: storage layers of attempts under way
-        self._layers: dict[int, str] = {}
+        #: node, lane and storage layer of attempts under way, so that their end can name them
+        self._places: dict[int, tuple[str, int, str]] = {}
+        #: functions that were declared, by the identity of their specification, which is kept with their number
+        self._declared: dict[int, tuple[TaskSpec, int]] = {}
+        #: the attempt that said last how long it ran before it failed
+        self._failed: tuple[int, float] = (0, 0.0)
+        #: functions that were called, by task, where another implementation may run in their place
+        self._called: dict[int, TaskSpec] = {}
+
+    def started(self, version: str, argv: list[str], scheduler: str, nodes: Iterable[Node], wall: float) -> None:
+        """The run begins, on these nodes; each of them is told of when it joins, too."""
+        nodes = list(nodes)
+        rules, first = self._engine.state.rules, nodes[0]
+        self.log.append(
+            records.RunStarted(
+                0.0,
+                wall,
+                version,
+                argv,
+                sum(node.cpus for node in nodes),
+                sum(node.memory for node in nodes),
+                first.name,
+                scheduler,
+                first.io_executors,
+                rules.scheduler,
+                _layers(first.storage),
+                rules.ageing,
+                rules.data_movement,
+                rules.ceiling,
+            )
+        )
 
     def launched(self, command: commands.Launch, now: float) -> None:
         """An attempt was sent to a lane."""
-        self._lanes[command.task] = command.lane
+        self._places[command.task] = (command.node, command.lane, command.layer)
         t = now - self._start
         about = (t, command.task, command.attempt, command.node, command.lane)
-        if command.layer:
-            self._layers[command.task] = command.layer
-            self.log.append(records.Launched(*about, command.layer, command.bandwidth))
-            self._devices(t, command.layer)
+        if command.layer or command.hosts or self._called:
+            special: dict[str, Any] = {"implementation": self._implementation(command, t), "hosts": list(command.hosts)}
+            if command.layer:
+                special |= {"layer": command.layer, "bandwidth": command.bandwidth}
+            self.log.append(records.Launched(*about, **special))
+            if command.layer:
+                self._devices(t, command.node, command.layer)
         else:
             self.log.append(records.Launched(*about))
+
+    def _implementation(self, command: commands.Launch, t: float) -> str:
+        """The name of the function that runs in place of the one that was called; empty if it is the same."""
+        spec = command.call.spec
+        if self._called.get(command.task, spec).name == spec.name:
+            return ""
+        if id(spec) not in self._declared:
+            self._declare(spec, t)
+        return spec.name
 
     def event(self, event: events.Event, now: float) -> None:
         """Something was told to the engine, which has dealt with it."""
         t = now - self._start
         kind = type(event)
         if kind is events.Submitted:
-            call = event.call  # type: ignore[union-attr]
-            name, need = call.spec.name, call.spec.requirements
-            reads, writes = list(call.reads), list(call.writes)
-            how = (need.cpus, need.io, need.auto is not None)
-            self.log.append(records.Submitted(t, call.task, name, call.count, reads, writes, *how))
+            self._submitted(event.call, t)  # type: ignore[union-attr]
         elif kind is events.Finished:
             self._finished(event, t)  # type: ignore[arg-type]
+        elif kind is events.Failed:
+            self._failed = (event.task, event.seconds)  # type: ignore[union-attr]
         elif kind is events.Recalled:
             for task in event.tasks:  # type: ignore[union-attr]
                 self.log.append(records.Recalled(t, task))
         elif kind is events.Discarded:
             self._devices(t)
+        elif kind is events.NodeJoined:
+            self._joined(event.node, t)  # type: ignore[union-attr, arg-type]
+        elif kind is events.NodeLost:
+            self.log.append(records.NodeLost(t, event.name))  # type: ignore[union-attr]
+
+    def _submitted(self, call: TaskCall, t: float) -> None:
+        spec = call.spec
+        declared = self._declared.get(id(spec))
+        function = self._declare(spec, t) if declared is None else declared[1]
+        if spec.implementations:
+            self._called[call.task] = spec
+        need = spec.requirements
+        about = (t, call.task, spec.name, call.count, list(call.reads), list(call.writes))
+        how = (need.cpus, need.io, need.auto is not None, function)
+        if call.outputs and any(output.file for output in call.outputs):
+            paths = [output.file or "" for output in call.outputs]
+            temp = all(output.temp for output in call.outputs if output.file)
+            self.log.append(records.Submitted(*about, *how, paths, temp))
+        else:
+            self.log.append(records.Submitted(*about, *how))
+
+    def _declare(self, spec: TaskSpec, t: float) -> int:
+        number = len(self._declared) + 1
+        self._declared[id(spec)] = (spec, number)
+        need = spec.requirements
+        values = (
+            spec.identity,
+            need.cpus,
+            need.memory,
+            need.io,
+            need.bandwidth,
+            need.capacity,
+            need.auto,
+            list(need.properties),
+            spec.priority,
+            spec.retries,
+            spec.timeout,
+            spec.on_failure.value,
+            need.processes,
+            need.processes_per_node,
+        )
+        kind = records.Declared
+        fields = zip(kind.__struct_fields__[-len(values) :], values, kind.__struct_defaults__, strict=True)
+        said: dict[str, Any] = {name: value for name, value, default in fields if value != default}
+        self.log.append(kind(t, number, spec.name, **said))
+        return number
 
     def _finished(self, event: events.Finished, t: float) -> None:
         size = sum(map(_size, event.outputs))
-        lane = self._lanes.pop(event.task, -1)
-        layer = self._layers.pop(event.task, "")
-        self.log.append(records.Finished(t, event.task, event.attempt, self._node, lane, event.seconds, size, layer))
+        node, lane, layer = self._places.pop(event.task, _NOWHERE)
+        if self._called:
+            self._called.pop(event.task, None)
+        about = (t, event.task, event.attempt, node or self._node, lane, event.seconds, size, layer)
+        files = [output.size for output in event.outputs if type(output) is FileRef]
+        self.log.append(records.Finished(*about, files) if files else records.Finished(*about))
         if layer:
-            self._devices(t, layer)
+            self._devices(t, node, layer)
 
-    def _devices(self, t: float, layer: str = "") -> None:
-        """Bandwidth or room of a device was taken or given back, or room of any device."""
-        state = self._engine.state
-        for device in state.ledger.devices():
-            if not layer or device.name == layer:
-                used = device.layer.bandwidth - device.free_bandwidth
-                running, waiting = len(device.holders), len(state.io_ready)
-                self.log.append(records.Device(t, self._node, device.name, used, running, waiting, device.stored))
+    def _joined(self, node: Node, t: float) -> None:
+        about = (node.name, node.cpus, node.memory, node.io_executors)
+        self.log.append(records.NodeJoined(t, *about, _layers(node.storage), list(node.properties)))
+
+    def _devices(self, t: float, node: str = "", layer: str = "") -> None:
+        """Bandwidth or room was taken or given back: of one device, or of any."""
+        nodes = self._engine.state.ledger.nodes
+        if not node:
+            for device in self._engine.state.ledger.devices():
+                self._device(t, next(name for name, record in nodes.items() if device in record.devices), device)
+        elif node in nodes:
+            self._device(t, node, next(device for device in nodes[node].devices if device.name == layer))
+
+    def _device(self, t: float, node: str, device: DeviceRecord) -> None:
+        used = device.layer.bandwidth - device.free_bandwidth
+        about = (used, len(device.holders), len(self._engine.state.io_ready), device.stored)
+        self.log.append(records.Device(t, "" if device.layer.shared else node, device.name, *about))
 
     def notes(self, now: float) -> None:
         """What the engine says of constraints that are learned."""
@@ -103,18 +207,26 @@ class Recorder:
                     record = records.ConstraintDrifted(t, note.function, note.layer, note.ratio)
             self.log.append(record)
 
-    def moved(self, command: commands.Move, size: int, seconds: float, error: str) -> None:
+    def waited(self, since: float, now: float) -> None:
+        """A thread of the program waited for tasks, until now."""
+        self.log.append(records.Waited(now - self._start, now - since))
+
+    def fetched(self, task: int, attempt: int, seconds: float, size: int, now: float) -> None:
+        """An attempt has got its data from other nodes."""
+        self.log.append(records.Fetched(now - self._start, task, attempt, seconds, size))
+
+    def moved(self, command: commands.Move, size: int, seconds: float, error: str, now: float) -> None:
         """A file was moved, or could not be."""
-        t = time.monotonic() - self._start
+        t = now - self._start
         record = records.Moved(t, command.version, command.name, command.source, command.layer, size, seconds, error)
         self.log.append(record)
 
-    def draining(self) -> None:
+    def draining(self, now: float) -> None:
         """The tasks are over; whatever files lie on layers go home now."""
         placed = [version.placed for version in self._engine.state.placed.values() if version.placed is not None]
         sizes = [one.size for one in placed if not one.temp]
         if sizes:
-            self.log.append(records.Draining(time.monotonic() - self._start, len(sizes), sum(sizes)))
+            self.log.append(records.Draining(now - self._start, len(sizes), sum(sizes)))
 
     def reports(self, now: float) -> None:
         """What the engine says of attempts and tasks that did not deliver."""
@@ -125,16 +237,19 @@ class Recorder:
         reports.clear()
 
     def _report(self, report: events.Report, t: float) -> None:
-        lane = self._lanes.pop(report.task, -1)
-        layer = self._layers.pop(report.task, "")
+        node, lane, layer = self._places.pop(report.task, _NOWHERE)
         if layer:
-            self._devices(t, layer)
+            self._devices(t, node, layer)
+        if report.final:
+            self._called.pop(report.task, None)
         failure = report.failure
         if failure.kind is FailureKind.CANCELLED:
             self.log.append(records.Cancelled(t, report.task))
             return
-        kind, message = failure.kind.value, failure.message
-        self.log.append(records.Failed(t, report.task, report.attempt, report.node, lane, kind, message, report.final))
+        about = (report.node, lane, failure.kind.value, failure.message, report.final)
+        ran: dict[str, Any] = {"seconds": self._failed[1]} if self._failed[0] == report.task else {}
+        self._failed = (0, 0.0)
+        self.log.append(records.Failed(t, report.task, report.attempt, *about, **ran))
 
     def worker(self, what: str, lane: int, pid: int, status: int) -> None:
         """A worker process started or died."""
@@ -153,6 +268,13 @@ class Recorder:
     def published(self, version: int, path: str, now: float) -> None:
         """A file got its final name."""
         self.log.append(records.Published(now - self._start, version, path))
+
+
+def _layers(layers: Iterable[StorageLayer]) -> list[records.Layer]:
+    return [
+        records.Layer(one.name, one.mount, one.bandwidth, one.capacity, one.shared, list(one.curve), list(one.measured))
+        for one in layers
+    ]
 
 
 def _size(output: Slot | None) -> int:

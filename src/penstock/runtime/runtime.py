@@ -5,13 +5,12 @@ call ─▶ Arguments.pack ─▶ Submitted ─▶ Driver ─▶ engine … work
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import sys
 import time
 import weakref
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from penstock.data.buffers import BufferCache
 from penstock.data.segments import Segments
@@ -31,7 +30,7 @@ from penstock.model.tasks import Failure, TaskCall, TaskState
 from penstock.observe.log import EventLog
 from penstock.runtime import session
 from penstock.runtime.arguments import EMPTY, Arguments
-from penstock.runtime.config import load_config
+from penstock.runtime.config import Loaded, load_config
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
 from penstock.runtime.drain_view import DrainView
@@ -41,8 +40,9 @@ from penstock.runtime.files import Files
 from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
 from penstock.runtime.layers import layers as storage_layers
-from penstock.runtime.machine import Machine, place_workers, this_machine
+from penstock.runtime.machine import Machine, allow_many_files, place_workers, this_machine
 from penstock.runtime.policies import ready_set
+from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.tuning import Tuning
 from penstock.version import __version__
@@ -56,14 +56,29 @@ class Runtime:
     Keyword arguments are the settings of ``penstock config``: ``cpus``, ``memory``, ``mode``, ``scheduler`` and so on.
     """
 
+    #: whether tasks are not run but take virtual time
+    simulated = False
+    loaded: Loaded
+    _future: ClassVar[type[Future[Any]]] = Future
+
+    def __new__(cls, **settings: Any) -> Self:
+        loaded = load_config(settings, os.environ, os.getcwd())
+        if session.simulation is not None or loaded.config.mode == "simulated":
+            from penstock.runtime.simulated_runtime import SimulatedRuntime
+
+            runtime: Self = super().__new__(SimulatedRuntime)  # type: ignore[assignment]
+        else:
+            runtime = super().__new__(cls)
+        runtime.loaded = loaded
+        return runtime
+
     def __init__(self, **settings: Any) -> None:
-        self.loaded = load_config(settings, os.environ, os.getcwd())
         self.config = config = self.loaded.config
         self.machine = machine = this_machine()
         self.cpus = config.cpus or machine.cpus
         self._pid = os.getpid()
         self._started = time.monotonic()
-        _allow_many_files()
+        allow_many_files()
         ready, follows_data = ready_set(config.scheduler)
         self.layers = storage_layers(config)
         self.directories = Directories(config)
@@ -77,13 +92,16 @@ class Runtime:
             self.directories.remove(ok=False)
             raise
         self.tuning = Tuning(config.tuning)
+        self.profiles = Profiles(config.profiles)
         engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules())
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
         self.driver = Driver(
             engine, self._executor(machine), self.segments, self.layers, self._recorder, self.tuning.take_note
         )
         self.driver.house.capacity = config.store_capacity or machine.shm_free // 2
-        self.functions = Functions(engine, self.driver.executor, self.segments, self.tuning)
+        self.functions = Functions(
+            engine, self.driver.executor, self.segments, self.tuning, self.profiles, config.constraints
+        )
         self.identity = Identity(self._version_gone)
         self.buffers = BufferCache(self.segments, self._segment_made, self._segment_gone)
         self.files = Files()
@@ -125,21 +143,18 @@ class Runtime:
         )
 
     def _begin(self, machine: Machine) -> None:
-        from penstock.observe.records import Layer, RunStarted
-
-        memory = self.config.memory or machine.memory
+        config = self.config
+        memory = config.memory or machine.memory
         properties = (
             ("processor_name", machine.processor),
             ("processor_architecture", machine.architecture),
             ("operating_system", machine.operating_system),
             ("node_name", machine.hostname),
         )
-        config = self.config
-        storage = [Layer(one.name, one.mount, one.bandwidth, one.capacity, one.shared) for one in self.layers]
-        about = (self.cpus, memory, machine.hostname, config.scheduler, config.io_executors, config.io_scheduler)
-        self.log.append(RunStarted(0.0, time.time(), __version__, list(sys.argv), *about, storage))
         node = Node(machine.hostname, self.cpus, memory, properties, self.layers, config.io_executors)
+        self._recorder.started(__version__, list(sys.argv), config.scheduler, [node], time.time())
         self.driver.post(NodeJoined(node))
+        self.driver.lock.watch_interrupts()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -169,7 +184,7 @@ class Runtime:
         self, call: TaskCall, returned: tuple[VersionId, ...], arguments: Arguments | None = None
     ) -> list[Future[Any]]:
         driver = self.driver
-        futures: list[Future[Any]] = [Future(self, call.task, version) for version in returned]
+        futures: list[Future[Any]] = [self._future(self, call.task, version) for version in returned]
         with driver.lock:
             for future in futures:
                 driver.waiters[future._version] = future
@@ -232,7 +247,7 @@ class Runtime:
 
     def value_of(self, datum: Datum) -> Any:
         """The newest value of a datum; waits for it."""
-        future: Future[Any] = Future(self, 0, datum.version)
+        future = self._future(self, 0, datum.version)
         with self.driver.lock:
             record = self.driver.engine.state.versions[datum.version]
             if record.outcome is None:
@@ -348,12 +363,15 @@ class Runtime:
             raise
         finally:
             self.stopped = True
+            driver.lock.leave_interrupts()
             for keeper in list(self.stored):
                 keeper.keep()
-            self._recorder.draining()
+            self._recorder.draining(time.monotonic())
             with DrainView(driver.engine.state) as view:
                 driver.stop(view.show)
             self.tuning.save(driver.engine.state.tuners)
+            self.profiles.save(driver.engine.state)
+            self.functions.point_out_misspelt(self.loaded.origins["constraints"])
             self.segments.close()
             state = driver.engine.state
             ok = not abort and not state.failed
@@ -373,13 +391,3 @@ class Runtime:
                 self.raise_unobserved()
         finally:
             session.leave(self)
-
-
-def _allow_many_files() -> None:
-    """Each large array that the program or a task holds costs a descriptor; workers inherit the limit."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -6,10 +6,11 @@ A program that ends waits for its tasks, as if it had run them itself; one that 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,16 @@ from penstock.executors.execution import inside_task
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
+    from penstock.runtime.simulated_runtime import Plan
 
-__all__ = ["configure", "current", "enter", "leave", "on_start", "running", "start", "stop"]
+__all__ = ["configure", "current", "enter", "leave", "on_start", "running", "simulating", "start", "stop"]
 
 _stack: list[Runtime] = []
 _flags: dict[str, Any] = {}
 _was_stopped = False
 _starting = threading.RLock()
+#: while a program is simulated: every runtime it makes is, in this way
+simulation: Plan | None = None
 #: called with each runtime as it starts, before its first record
 on_start: list[Callable[[Runtime], None]] = []
 
@@ -88,6 +92,18 @@ def stop(*, abort: bool = False) -> None:
             runtime.raise_unobserved()
     finally:
         leave(runtime)
+
+
+@contextlib.contextmanager
+def simulating(plan: Plan) -> Iterator[None]:
+    """Meanwhile, there is no runtime but those that are made, and they are simulated."""
+    global simulation, _was_stopped
+    outside = simulation, _was_stopped, _stack[:]
+    simulation, _was_stopped, _stack[:] = plan, False, []
+    try:
+        yield
+    finally:
+        simulation, _was_stopped, _stack[:] = outside
 
 
 # --- the end of the program ---------------------------------------------------------------------------------------

@@ -4,15 +4,17 @@
                                                                │ the head of each group
                        IOPolicy (io_policies.py) ◄─────────────┘
                         └ asks Moment (io_fit.py): where does it fit, how long will it take
+                           └ asks Spots (io_spots.py), one per kind ◄── nodes that changed
 
 Tasks of a group are alike: what is refused to its head is refused to all. So a decision looks at the heads only, and
-its cost does not grow with the number of ready tasks. It reserves nothing: a task that is proposed is launched, and
-the ledger takes its tokens then.
+at nodes that changed since the last: its cost grows neither with the number of ready tasks nor with that of nodes.
+(A kind that was not seen before, or long ago, looks at all nodes once.) It reserves nothing: a task that is proposed
+is launched, and the ledger takes its tokens then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TypeAlias
@@ -21,12 +23,25 @@ from penstock.errors import InternalError
 from penstock.model.resources import Requirements
 from penstock.scheduling.io_fit import Moment
 from penstock.scheduling.io_policies import io_policy, io_scheduler_names
-from penstock.scheduling.io_view import Demand, DeviceView, IONodeView, IOTask, Placement
+from penstock.scheduling.io_spots import Board, Spots
+from penstock.scheduling.io_view import DeviceView, IONodeView, IOTask, Placement, Rate, StorageView
 
-__all__ = ["Demand", "DeviceView", "IONodeView", "IOReadySet", "IOTask", "Placement", "io_scheduler_names"]
+__all__ = [
+    "DeviceView",
+    "IONodeView",
+    "IOReadySet",
+    "IOTask",
+    "Placement",
+    "Rate",
+    "StorageView",
+    "io_scheduler_names",
+]
 
 #: entries of removed tasks that a heap may hold beyond the number of its live ones
 _DEAD_ALLOWED = 32
+
+#: kinds of which no task is ready whose places are kept up nevertheless, beyond the number of those that are
+_KINDS_REMEMBERED = 16
 
 #: function, requirements, anchor: all that schedulers see of a task, besides its place in the order
 _Kind: TypeAlias = tuple[int, Requirements, str]
@@ -35,10 +50,11 @@ _Kind: TypeAlias = tuple[int, Requirements, str]
 class _Group:
     """The ready tasks of one kind, in order; entries of removed ones go when they come to the front or are too many."""
 
-    __slots__ = ("_order", "kind", "tasks")
+    __slots__ = ("_order", "kind", "spots", "tasks")
 
-    def __init__(self, kind: _Kind) -> None:
+    def __init__(self, kind: _Kind, spots: Spots) -> None:
         self.kind = kind
+        self.spots = spots
         #: by serial
         self.tasks: dict[int, IOTask] = {}
         #: (-priority, serial), as a heap; its first entry is of a ready task. A task that was removed and added again
@@ -67,6 +83,9 @@ class _Group:
 class IOReadySet:
     """Holds the ready I/O tasks and answers which should be launched next, as the I/O scheduler of that name says.
 
+    It knows the nodes that it was told of, as they were then: what changes on one, its own devices included, is to be
+    told before the next proposal is asked for.
+
     ``ageing`` is in seconds: what has waited that long is served before others of its priority, the oldest first, under
     the scheduler's own rules. ``None`` is never, and is how the schedulers were published. The age that counts is that
     of a group's head.
@@ -78,6 +97,9 @@ class IOReadySet:
         self._groups: dict[_Kind, _Group] = {}
         self._group_of: dict[int, _Group] = {}
         self._counts: dict[int, int] = {}
+        self._board = Board()
+        #: of kinds that are ready, and of some that were
+        self._spots: dict[_Kind, Spots] = {}
 
     def __len__(self) -> int:
         return len(self._group_of)
@@ -89,7 +111,7 @@ class IOReadySet:
         kind = task.function, task.requirements, task.anchor
         group = self._groups.get(kind)
         if group is None:
-            group = self._groups[kind] = _Group(kind)
+            group = self._groups[kind] = _Group(kind, self._spots_of(kind))
         group.add(task)
         self._group_of[serial] = group
         self._counts[kind[0]] = self._counts.get(kind[0], 0) + 1
@@ -120,19 +142,48 @@ class IOReadySet:
         """All ready tasks, in no particular order."""
         return (task for group in self._groups.values() for task in group.tasks.values())
 
-    def propose(self, nodes: Sequence[IONodeView], now: float, demand: Demand) -> Placement | None:
+    def node_changed(self, node: IONodeView) -> None:
+        """A node joined, or its executors, its memory or what is free on its own devices changed."""
+        self._board.changed(node)
+
+    def node_gone(self, node: IONodeView) -> None:
+        """A node takes nothing any more. One of the same name that joins later is another, with another index."""
+        self._board.gone(node)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes it knows of."""
+        return len(self._board.nodes)
+
+    def demands_changed(self, *, learned: bool = False) -> None:
+        """What tasks would take has changed on more than the nodes told of: for all, or where bandwidth is learned."""
+        for (_, need, _), spots in self._spots.items():
+            if not learned or need.auto is not None:
+                spots.outdate()
+
+    def propose(self, now: float, storage: StorageView) -> Placement | None:
         """The next task to launch, if any should be launched now; to be asked again until the answer is ``None``.
 
-        A proposed task is to be removed and launched. ``nodes`` should be all there are: those without an idle
-        executor take nothing, but may be worth waiting for.
+        A proposed task is to be removed and launched.
         """
         placement = None
-        if self._groups and any(node.io_open for node in nodes):
+        if self._groups and self._board.open:
             heads = [group.head() for group in self._groups.values()]
-            placement = self._policy.choose(heads, Moment(nodes, now, demand))
+            placement = self._policy.choose(heads, Moment(self._spots_for, storage, now))
         if placement is None:
             self._policy.end_round()
         return placement
+
+    def _spots_for(self, task: IOTask) -> Spots:
+        return self._group_of[task.serial].spots
+
+    def _spots_of(self, kind: _Kind) -> Spots:
+        spots = self._spots.get(kind)
+        if spots is None:
+            if len(self._spots) > 2 * len(self._groups) + _KINDS_REMEMBERED:
+                self._spots = {kind: self._groups[kind].spots for kind in self._groups}
+            spots = self._spots[kind] = Spots(self._board, watches_running=self._policy.maximizes)
+        return spots
 
     def next_alike(self, task: IOTask) -> IOTask | None:
         """The first ready task of the same kind as one that was just launched, if no other kind is ready.

@@ -23,6 +23,8 @@ class IOPolicy(ABC):
 
     #: whether age can change its order, so that time alone can
     ages = False
+    #: whether it asks if waiting for a higher layer is better
+    maximizes = False
 
     def __init__(self, ageing: float = inf) -> None:
         #: seconds after which a task is served before others of its priority
@@ -74,6 +76,7 @@ class Priority(IOPolicy):
     """
 
     ages = True
+    maximizes = True
 
     def choose(self, heads: Sequence[IOTask], moment: Moment) -> Placement | None:
         for task in self._by_bandwidth(heads, moment):

@@ -1,7 +1,8 @@
 """What I/O schedulers may see of I/O tasks, nodes and storage devices, and what they answer. Read-only.
 
 The engine's own records are these views. What a task would have to take of a device is not in them: it may be
-learned while the program runs, so the engine is asked for it at each decision (``Demand``).
+learned while the program runs, so the engine is asked for it (``StorageView.demand``), and says when its answers have
+changed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.scheduling.view import ReadyTask
 
-__all__ = ["Demand", "DeviceView", "IONodeView", "IOTask", "Placement"]
+__all__ = ["DeviceView", "IONodeView", "IOTask", "Placement", "Rate", "StorageView", "bytes_per_second"]
+
+
+#: Bytes per second: a number, or what gives the number that holds now. The latter may give another each time it is
+#: called, without anybody being told.
+Rate: TypeAlias = float | Callable[[], float]
+
+
+def bytes_per_second(rate: Rate) -> float:
+    return rate() if callable(rate) else rate
 
 
 class IOTask(ReadyTask, Protocol):
@@ -36,6 +46,10 @@ class DeviceView(Protocol):
     @property
     def name(self) -> str: ...
 
+    #: other nodes may have it too; then no node counts as changed when the device does
+    @property
+    def shared(self) -> bool: ...
+
     #: bytes per second
     @property
     def free_bandwidth(self) -> float: ...
@@ -44,12 +58,12 @@ class DeviceView(Protocol):
     @property
     def free_capacity(self) -> float: ...
 
-    def running(self) -> Iterable[tuple[int, float]]:
-        """Function and start time of every attempt that holds bandwidth here."""
+    def oldest(self) -> Iterable[tuple[int, float]]:
+        """Each function that has attempts here which hold bandwidth, and when the first of these started."""
         ...
 
     def seconds(self, function: int) -> float | None:
-        """Mean measured time of a function here."""
+        """Mean measured time of a function; the same for all devices that are called like this one."""
         ...
 
 
@@ -72,10 +86,21 @@ class IONodeView(Protocol):
     def devices(self) -> Sequence[DeviceView]: ...
 
 
-#: Bytes per second that the task would have to take there now, or ``None`` if it may not start there, however much is
-#: free. Without a device: the same for a task that says nothing of storage, where any number will do. The answer may
-#: depend on no more of the task than its function, requirements and anchor.
-Demand: TypeAlias = Callable[[IOTask, IONodeView, DeviceView | None], float | None]
+class StorageView(Protocol):
+    """What is known of the storage as a whole, and what tasks would have to take of it."""
+
+    def demand(self, task: IOTask, node: IONodeView, device: DeviceView | None) -> Rate | None:
+        """What the task would have to take there, or ``None`` if it may not start there, however much is free.
+
+        Without a device: the same for a task that says nothing of storage, where any number will do. The answer
+        depends on no more of the task than its function, requirements and anchor. It holds until the node changes, or
+        until the ready set is told that demands have changed. A task that declares its bandwidth takes that or nothing.
+        """
+        ...
+
+    def oldest(self) -> Iterable[tuple[float | None, float]]:
+        """For each layer and each function with attempts there: its mean time, if known, and the first one's start."""
+        ...
 
 
 class Placement(NamedTuple):

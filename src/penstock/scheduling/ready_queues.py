@@ -1,15 +1,17 @@
-"""The fast ready set: decides as the naive one does, at a cost that does not grow with the number of ready tasks.
+"""The fast ready set: decides as the naive one does, at a cost that grows neither with ready tasks nor with nodes.
 
     ready tasks ── by requirements ──► group ─┬─ everywhere: queue of all its tasks, by the score they have anywhere
+                                              │    └─ anywhere: nodes where the group fits (places.py), best first
                                               └─ near[node]: queue of those that score higher on that node
+                                                   └─ nearby: nodes with such a queue, by its head, best first
 
-A task is put in order once, when it is added. For one node, the best task of a group is the better of two queue
-heads, and all tasks of a group fit or none does: a decision looks at one or two heads per group and node.
+A task is put in order once, when it is added. All tasks of a group fit a node or none does, so the best placement of a
+group is the better of two: the head of ``everywhere`` on the first node of ``anywhere``, and the first of ``nearby``.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
@@ -17,6 +19,7 @@ from msgspec import Struct
 
 from penstock.errors import InternalError
 from penstock.model.resources import Requirements
+from penstock.scheduling.places import Nodes, Places, Rank
 from penstock.scheduling.policy import Policy, SparsePolicy
 from penstock.scheduling.reference import NaiveReadySet
 from penstock.scheduling.view import NodeView, ReadySet, ReadyTask
@@ -25,6 +28,9 @@ __all__ = ["ReadyQueues", "ready_set"]
 
 #: dead entries a queue may hold beyond the number of its live ones
 _DEAD_ALLOWED = 32
+
+#: requirements of which the nodes are kept in order although no such task is ready: the next may come at once
+_KEPT = 16
 
 
 def ready_set(policy: Policy) -> ReadySet:
@@ -99,7 +105,7 @@ class _Queue:
 class _Group:
     """The ready tasks that have the same requirements."""
 
-    __slots__ = ("everywhere", "near", "requirements")
+    __slots__ = ("anywhere", "everywhere", "near", "nearby", "requirements")
 
     def __init__(self, requirements: Requirements) -> None:
         self.requirements = requirements
@@ -107,6 +113,10 @@ class _Group:
         self.everywhere = _Queue()
         #: by node name, the tasks that score higher there, at that score; no queue in it is without live entries
         self.near: dict[str, _Queue] = {}
+        #: the nodes where the group fits, by load and index; made when first asked for
+        self.anywhere: Places | None = None
+        #: the nodes in ``near`` where the group fits, by the head of their queue, load and index; likewise
+        self.nearby: Places | None = None
 
     def stand_near(self, name: str, entry: _Entry) -> None:
         queue = self.near.get(name)
@@ -142,6 +152,12 @@ class ReadyQueues:
         self._groups: dict[Requirements, _Group] = {}
         #: an emptied group to use again: with a single task in flight, groups come and go with every task
         self._spare: _Group | None = None
+        self._nodes: Nodes[NodeView] = Nodes(few=1)
+        #: without a step in between: they are called whenever an attempt starts or ends
+        self.node_changed = self._nodes.changed
+        self.node_gone = self._nodes.gone
+        #: ``anywhere`` of groups that are gone, the one least recently used first
+        self._kept: OrderedDict[Requirements, Places] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -162,6 +178,8 @@ class ReadyQueues:
             held.near = [name for name, score in higher.items() if score > everywhere]
             for name in held.near:
                 group.stand_near(name, (before, -higher[name], serial, held))
+            if group.nearby is not None:
+                self._look_near(group.nearby, held.near)
 
     def remove(self, task: ReadyTask) -> None:
         held = self._held.pop(task.serial, None)
@@ -173,25 +191,44 @@ class ReadyQueues:
             group.leave_near(name)
         group.everywhere.lost_one()
         if not group.everywhere.live:
-            del self._groups[group.requirements]
-            self._spare = group
+            self._drop_group(group)
 
-    def propose(self, nodes: Iterable[NodeView]) -> tuple[ReadyTask, NodeView] | None:
-        found: tuple[ReadyTask, NodeView] | None = None
-        best: tuple[int, float, int, int, int] | None = None
-        idle_first = self._idle_first
-        if len(self._groups) > 1:
-            nodes = tuple(nodes)
-        for requirements, group in self._groups.items():
-            near = group.near
+    def propose(self) -> tuple[ReadyTask, NodeView] | None:
+        nodes = self._nodes.by_index
+        if len(nodes) == 1:
+            return self._propose_on(next(iter(nodes.values())))
+        best: Rank | None = None
+        found: _Held | None = None
+        for group in self._groups.values():
             head = group.everywhere.head()
-            for node in nodes:
-                entry = group.best(node) if near else head
-                rank = (entry[0], entry[1], node.used_cpus if idle_first else 0, entry[2], node.index)
-                if (best is None or rank < best) and node.fits(requirements):
-                    best = rank
-                    found = entry[3].task, node
-        return found
+            # Even on an idle node it comes after what was found, unless tasks score higher somewhere.
+            if best is not None and not group.near and (head[0], head[1], 0, head[2]) > best:
+                continue
+            place = (group.anywhere or self._make_anywhere(group)).best()
+            if place is None:
+                continue
+            rank: Rank = (head[0], head[1], place[0], head[2], place[1])
+            held = head[3]
+            if group.near:
+                near = (group.nearby or self._make_nearby(group)).best()
+                if near is not None and near < rank:
+                    rank = near
+                    held = group.near[nodes[near[4]].name].head()[3]
+            if best is None or rank < best:
+                best, found = rank, held
+        return None if best is None or found is None else (found.task, nodes[best[4]])
+
+    def _propose_on(self, node: NodeView) -> tuple[ReadyTask, NodeView] | None:
+        """The same, if there is no other node: nothing but the tasks is to be compared."""
+        best: _Entry | None = None
+        for requirements, group in self._groups.items():
+            entry = group.best(node) if group.near else group.everywhere.head()
+            if (best is None or entry < best) and node.fits(requirements):
+                best = entry
+        return None if best is None else (best[3].task, node)
+
+    def heads(self) -> Iterable[ReadyTask]:
+        return (group.everywhere.head()[3].task for group in self._groups.values())
 
     def next_alike(self, node: NodeView, requirements: Requirements) -> ReadyTask | None:
         group = self._groups.get(requirements)
@@ -204,5 +241,51 @@ class ReadyQueues:
         else:
             self._spare = None
             group.requirements = requirements
+        if self._kept:
+            group.anywhere = self._kept.pop(requirements, None)
         self._groups[requirements] = group
         return group
+
+    def _drop_group(self, group: _Group) -> None:
+        del self._groups[group.requirements]
+        if group.anywhere is not None:
+            self._kept[group.requirements] = group.anywhere
+            group.anywhere = group.nearby = None
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        self._spare = group
+
+    def _make_anywhere(self, group: _Group) -> Places:
+        requirements, idle_first = group.requirements, self._idle_first
+
+        def rank(node: NodeView) -> Rank | None:
+            if not node.fits(requirements):
+                return None
+            return (node.used_cpus if idle_first else 0), node.index
+
+        group.anywhere = Places(self._nodes, rank, self._nodes.by_index.values)
+        return group.anywhere
+
+    def _make_nearby(self, group: _Group) -> Places:
+        requirements, near, idle_first = group.requirements, group.near, self._idle_first
+        by_name = self._nodes.by_name
+
+        def rank(node: NodeView) -> Rank | None:
+            queue = near.get(node.name)
+            if queue is None or not node.fits(requirements):
+                return None
+            entry = queue.head()
+            return entry[0], entry[1], (node.used_cpus if idle_first else 0), entry[2], node.index
+
+        def candidates() -> Iterable[NodeView]:
+            return (by_name[name] for name in near if name in by_name)
+
+        group.nearby = Places(self._nodes, rank, candidates)
+        return group.nearby
+
+    def _look_near(self, nearby: Places, names: Iterable[str]) -> None:
+        by_name = self._nodes.by_name
+        for name in names:
+            node = by_name.get(name)
+            if node is not None:
+                nearby.look(node)

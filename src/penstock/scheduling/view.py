@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.model.resources import Requirements
 
-__all__ = ["NodeView", "ReadySet", "ReadyTask"]
+__all__ = ["NodeView", "NodeWatcher", "ReadySet", "ReadyTask"]
 
 
 class ReadyTask(Protocol):
@@ -53,8 +53,24 @@ class NodeView(Protocol):
         """Whether an attempt with these requirements could start here now."""
         ...
 
+    def is_suitable(self, requirements: Requirements) -> bool:
+        """Whether it could start here if nothing else ran."""
+        ...
 
-class ReadySet(Protocol):
+
+class NodeWatcher(Protocol):
+    """Is told of nodes, by whoever keeps account of them."""
+
+    def node_changed(self, node: NodeView) -> None:
+        """What is free on a node changed, or it joined. It is the same object until the node is gone."""
+        ...
+
+    def node_gone(self, node: NodeView) -> None:
+        """A node takes nothing any more. One of the same name that joins later is another, with another index."""
+        ...
+
+
+class ReadySet(NodeWatcher, Protocol):
     """Holds the ready tasks and answers which should go where next. Two implementations, one behaviour."""
 
     def add(self, task: ReadyTask) -> None: ...
@@ -63,8 +79,12 @@ class ReadySet(Protocol):
 
     def __len__(self) -> int: ...
 
-    def propose(self, nodes: Iterable[NodeView]) -> tuple[ReadyTask, NodeView] | None:
-        """The best placement that fits now, or None. The task stays in the set until it is removed."""
+    def propose(self) -> tuple[ReadyTask, NodeView] | None:
+        """The best placement that fits now on any node told of, or None. The task stays until it is removed."""
+        ...
+
+    def heads(self) -> Iterable[ReadyTask]:
+        """The first task of each requirements there are, by priority, score off all data, and serial; in any order."""
         ...
 
     def next_alike(self, node: NodeView, requirements: Requirements) -> ReadyTask | None:

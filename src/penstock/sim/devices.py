@@ -1,4 +1,4 @@
-"""A storage device on virtual time: the streams that are active share its bandwidth fairly.
+"""A storage device or a link on virtual time: the streams that are active share its bandwidth fairly.
 
 One number, the *service*, counts the bytes served to a stream that was active all the time. With n streams it grows
 by rate(n)/n a second, so a stream of b bytes is over when the service has grown by b, however often n changes. Streams
@@ -12,8 +12,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from penstock.errors import InternalError
-from penstock.model.resources import StorageLayer
-from penstock.storage.curves import interpolate
+from penstock.storage.curves import Curve, interpolate
 
 __all__ = ["Device"]
 
@@ -26,13 +25,16 @@ _ROUNDING = 1e-12
 class Device(Generic[S]):
     """Streams by whatever stands for them, and when the next of them ends."""
 
-    def __init__(self, layer: StorageLayer, per_stream: float = 0.0) -> None:
-        self.layer = layer
+    def __init__(self, name: str, bandwidth: float, curve: Curve = (), per_stream: float = 0.0) -> None:
+        self.name = name
         #: bytes that streams have transferred, and seconds in which there was any stream
         self.served = 0.0
         self.busy = 0.0
         #: grows with every change, so that what was computed before it can be told
         self.revision = 0
+        self._bandwidth = bandwidth
+        self._curve = curve
+        #: bytes per second that one stream gets at most; 0: as much as there is
         self._per_stream = per_stream
         self._service = 0.0
         self._updated = 0.0
@@ -46,18 +48,18 @@ class Device(Generic[S]):
     def __len__(self) -> int:
         return len(self._active)
 
+    def __contains__(self, stream: S) -> bool:
+        return stream in self._active
+
     def rate(self, streams: int) -> float:
         """Bytes per second that this many streams get together."""
-        if self.layer.curve:
-            return interpolate(self.layer.curve, streams)
-        if self._per_stream:
-            return min(self.layer.bandwidth, streams * self._per_stream)
-        return self.layer.bandwidth
+        rate = interpolate(self._curve, streams) if self._curve else self._bandwidth
+        return min(rate, streams * self._per_stream) if self._per_stream else rate
 
     def start(self, now: float, stream: S, size: float) -> None:
         """A stream of ``size`` bytes begins."""
         if stream in self._active:
-            raise InternalError(f"a stream began twice on {self.layer.name}")
+            raise InternalError(f"a stream began twice on {self.name}")
         self._advance(now)
         self._serial += 1
         end = self._service + size

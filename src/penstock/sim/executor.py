@@ -1,72 +1,29 @@
-"""Carries out the engine's commands on virtual time: lanes, transfers, and what is asked of file systems.
+"""Carries out the engine's commands on virtual time: lanes, attempts, and what is asked of file systems.
 
-    command ─▶ Executor.carry_out ─▶ clock, devices ─▶ post(event)
+    command ─▶ Executor.carry_out ─▶ clock, transfers ─▶ post(event)
 
-An attempt reads its files, computes, then writes; each is a *stage*, on a device or on the clock alone. The head of a
-lane runs and the others wait behind it, as with real workers. Whatever takes no time is answered at once.
+The head of a lane runs and the others wait behind it, as with real workers. Whatever takes no time is answered at once.
+A node that is lost answers nothing any more.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from random import Random
+from math import inf
 
 from penstock.model import events
-from penstock.model.commands import Command, Discard, Kill, Launch, Move, Publish, Recall, Warm
-from penstock.model.data import FileRef, Slot, Value
+from penstock.model.commands import Command, Discard, Free, Kill, Launch, Move, Publish, Recall, Warm
 from penstock.model.resources import Node
 from penstock.model.tasks import Failure, FailureKind
+from penstock.sim.attempts import Attempt, Courses, Lane
 from penstock.sim.clock import Clock
-from penstock.sim.devices import Device
-from penstock.sim.files import Files, Stored
-from penstock.sim.workloads import Workload
+from penstock.sim.files import Files, MakeDevice, Stored, make_device
+from penstock.sim.network import Links, Network, Objects
+from penstock.sim.transfers import TransferDevice, Transfers
+from penstock.sim.work import NO_COSTS, Costs, WorkOf
 
 __all__ = ["Executor"]
-
-_RESULT = Value(b"")
-
-
-class _Attempt:
-    """An attempt on a lane; also the stream that it has on a device."""
-
-    __slots__ = ("alive", "device", "executor", "launch", "stages", "started")
-
-    def __init__(self, executor: Executor, launch: Launch) -> None:
-        self.executor = executor
-        self.launch = launch
-        self.alive = True
-        self.started = 0.0
-        #: what is still to be done, the next at the end: seconds, or bytes on a device
-        self.stages: list[tuple[_Device | None, float]] = []
-        #: where it transfers now
-        self.device: _Device | None = None
-
-    def proceed(self) -> None:
-        """A stage is over."""
-        if self.alive:
-            self.device = None
-            self.executor.next_stage(self)
-
-
-class _Copy:
-    """A move of a file, which takes the time of the slower one of two devices."""
-
-    __slots__ = ("_done", "_pending")
-
-    def __init__(self, pending: int, done: Callable[[], None]) -> None:
-        self._pending = pending
-        self._done = done
-
-    def proceed(self) -> None:
-        self._pending -= 1
-        if not self._pending:
-            self._done()
-
-
-_Stream = _Attempt | _Copy
-_Device = Device[_Stream]
 
 
 class Executor:
@@ -74,39 +31,83 @@ class Executor:
 
     def __init__(
         self,
-        nodes: Iterable[Node],
-        workload: Workload,
+        work: WorkOf,
         clock: Clock[Callable[[], None]],
         post: Callable[[events.Event], None],
         *,
-        seed: int = 0,
+        network: Network | None = None,
+        costs: Costs = NO_COSTS,
+        io_costs: Costs = NO_COSTS,
         stream_bandwidth: Mapping[str, float] | None = None,
+        room: Mapping[str, int] | None = None,
+        device: MakeDevice = make_device,
+        fetched: Callable[[Launch, float, int], None],
     ) -> None:
-        nodes = list(nodes)
-        self.files: Files[_Stream] = Files(nodes, stream_bandwidth or {})
+        """``fetched`` is told of attempts whose data came from other nodes: how long that took, and how many bytes."""
+        self.files = Files(stream_bandwidth or {}, room or {}, device)
+        self.links = Links(network)
+        self.transfers = Transfers(clock)
         #: computing units times seconds that attempts held them, by node
-        self.busy = dict.fromkeys((node.name for node in nodes), 0.0)
+        self.busy: dict[str, float] = {}
+        self._objects = Objects(self.links, self.transfers)
+        self._courses = Courses(clock, self.transfers, self.files, self.links, self._objects, fetched)
+        self._work = work
         self._clock = clock
         self._post = post
-        self._seed = seed
-        self._jobs = workload.jobs
-        self._seconds = workload.durations(seed)
-        lanes = {node.name: range(node.cpus + node.io_executors) for node in nodes}
-        self._lanes: dict[str, list[deque[_Attempt]]] = {name: [deque() for _ in all_] for name, all_ in lanes.items()}
-        #: devices whose next completion is to be computed anew
-        self._changed: dict[_Device, None] = {}
+        self._costs = costs
+        self._io_costs = io_costs
+        self._lanes: dict[str, list[Lane]] = {}
+        #: when the last I/O executor that was started takes tasks, by node
+        self._last_started: dict[str, float] = {}
+        #: gangs that have processes on a node, but their lane on another one
+        self._guests: dict[str, dict[Attempt, None]] = {}
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def join(self, node: Node) -> None:
+        """A node is there from now on."""
+        costs, io_costs, now = self._costs, self._io_costs, self._clock.now
+        compute = [Lane(costs, now + costs.start + number * costs.each, io=False) for number in range(node.cpus)]
+        io = [Lane(io_costs, inf if io_costs.start else now, io=True) for _ in range(node.io_executors)]
+        self._lanes[node.name] = compute + io
+        self.busy.setdefault(node.name, 0.0)
+        self.files.join(node)
+        self.links.join(node.name)
+
+    def lose(self, name: str) -> None:
+        """A node is gone, with what runs there and the files on its own devices."""
+        self._last_started.pop(name, None)
+        for lane in self._lanes.pop(name, ()):
+            if lane.attempts:
+                self._leave(lane.attempts[0])
+            for attempt in lane.attempts:
+                self._courses.break_off(attempt)
+        self.files.lose(name)
+        self._objects.lose(name)
+        self._post(events.NodeLost(name))
+        for gang in list(self._guests.get(name, ())):
+            self._end(gang, _host_lost(name))
+
+    def has(self, name: str) -> bool:
+        """Whether a node is there."""
+        return name in self._lanes
+
+    # --- commands -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, command: Command) -> None:
         """Do what the engine asks, or begin it."""
         match command:
             case Launch():
-                self._launch(command)
+                self.launch(command)
             case Recall(node, lane):
-                self._recall(node, lane)
+                if node in self._lanes:
+                    self._recall(node, lane)
             case Kill(node, lane):
-                self._kill(node, lane)
-            case Warm(node):
-                self._post(events.Warmed(node))
+                if node in self._lanes:
+                    self._kill(node, lane)
+            case Warm(node, executors):
+                if node in self._lanes:
+                    self._warm(node, executors)
             case Publish():
                 self._publish(command)
             case Move():
@@ -115,169 +116,184 @@ class Executor:
                 self.files.remove(path)
                 if tell:
                     self._post(events.Discarded(path))
+            case Free(segment):
+                self._objects.free(segment)
             case _:
-                pass  # nobody waits for values here, and there is no store to free
+                pass  # who waits for values is told by whoever drives the engine
 
-    def plan(self) -> None:
-        """Note when the next stream of each device ends; to be called before time goes on."""
-        if not self._changed:
-            return
-        for device in self._changed:
-            time = device.next_completion()
-            if time is not None:
-                due = partial(self._device_due, device, device.revision)
-                self._clock.at(max(time, self._clock.now), due)
-        self._changed.clear()
-
-    def _device_due(self, device: _Device, revision: int) -> None:
-        if device.revision == revision:
-            self._changed[device] = None
-            for stream in device.complete(self._clock.now):
-                stream.proceed()
-
-    def _transfer(self, device: _Device, stream: _Stream, size: float) -> None:
-        device.start(self._clock.now, stream, size)
-        self._changed[device] = None
+    def _tell(self, lane: Lane, event: events.Event) -> None:
+        """News of a lane, which keep their order."""
+        told = lane.costs.told
+        if told:
+            self._clock.at(self._clock.now + told, partial(self._post, event))
+        else:
+            self._post(event)
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
-    def _launch(self, launch: Launch) -> None:
-        lane = self._lanes[launch.node][launch.lane]
-        attempt = _Attempt(self, launch)
-        lane.append(attempt)
-        if len(lane) == 1:
+    def launch(self, launch: Launch) -> None:
+        """Send an attempt to its lane."""
+        lanes = self._lanes.get(launch.node)
+        if lanes is None:
+            return  # the engine will hear that the node is gone
+        lane = lanes[launch.lane]
+        attempt = Attempt(launch, lane, self._begin, self._end)
+        lane.attempts.append(attempt)
+        if launch.hosts and self._is_doomed(attempt):
+            return
+        if len(lane.attempts) == 1:
+            self._take_up(attempt, lane.costs.first)
+
+    def _is_doomed(self, gang: Attempt) -> bool:
+        """Whether a node on which a gang was to have processes is gone already: then so is the gang."""
+        hosts = gang.launch.hosts
+        for host, _ in hosts[1:]:
+            self._guests.setdefault(host, {})[gang] = None
+        gone = [host for host, _ in hosts if host not in self._lanes]
+        if gone:
+            self._end(gang, _host_lost(gone[0]))
+        return bool(gone)
+
+    def _take_up(self, attempt: Attempt, gap: float) -> None:
+        """An attempt is the head of its lane: it begins when its process is there and has got to it."""
+        lane, now = attempt.lane, self._clock.now
+        if lane.ready == inf:
+            self._start(attempt.launch.node, lane)
+        begin = max(now, lane.ready) + gap
+        if begin > now:
+            self._clock.at(begin, attempt.begin)
+        else:
             self._begin(attempt)
 
-    def _begin(self, attempt: _Attempt) -> None:
-        attempt.started = self._clock.now
-        self._set_stages(attempt)
-        self.next_stage(attempt)
+    def _start(self, node: str, lane: Lane) -> None:
+        """Start the process of an I/O executor; a node's come one after the other."""
+        lane.ready = self._clock.now + lane.costs.start
+        if node in self._last_started:
+            lane.ready = max(lane.ready, self._last_started[node] + lane.costs.each)
+        self._last_started[node] = lane.ready
 
-    def _set_stages(self, attempt: _Attempt) -> None:
-        """What an attempt will do, the last first; what takes no time is left out."""
-        launch, stages = attempt.launch, attempt.stages
-        call = launch.call
-        job = self._jobs[call.task - 1]
-        for output, size in zip(reversed(call.outputs), reversed(job.sizes), strict=True):
-            assert output.file is not None
-            self._add_stage(stages, self._device_of(launch, output.file), size)
-        if job.traffic and launch.layer:
-            self._add_stage(stages, self.files.device(launch.node, launch.layer), job.traffic)
-        seconds = self._seconds[call.task - 1]
-        if seconds:
-            stages.append((None, seconds))
-        for slot in reversed(launch.slots):
-            if isinstance(slot, FileRef):
-                found = self.files.found(launch.node, slot.path, slot.size)
-                self._add_stage(stages, found.device, found.size)
-
-    @staticmethod
-    def _add_stage(stages: list[tuple[_Device | None, float]], device: _Device | None, size: float) -> None:
-        if device is not None and size:
-            stages.append((device, size))
-
-    def _device_of(self, launch: Launch, file: str) -> _Device | None:
-        """Where an attempt writes: on its layer, if it has one; what is not redirected has its home there."""
-        if launch.layer:
-            return self.files.device(launch.node, launch.layer)
-        return self.files.home(launch.node, file)
-
-    def next_stage(self, attempt: _Attempt) -> None:
-        """Begin the next stage of an attempt, or end it."""
-        if not attempt.stages:
-            self._end(attempt)
-            return
-        device, amount = attempt.stages.pop()
-        if device is None:
-            self._clock.at(self._clock.now + amount, attempt.proceed)
+    def _warm(self, node: str, executors: int) -> None:
+        """Have so many I/O executors there, and tell when they are."""
+        io = [lane for lane in self._lanes[node] if lane.io]
+        ready = self._clock.now
+        for lane in io[:executors]:
+            if lane.ready == inf:
+                self._start(node, lane)
+            ready = max(ready, lane.ready)
+        if ready > self._clock.now:
+            self._clock.at(ready, partial(self._post, events.Warmed(node)))
         else:
-            attempt.device = device
-            self._transfer(device, attempt, amount)
+            self._post(events.Warmed(node))
 
-    def _end(self, attempt: _Attempt) -> None:
+    def _begin(self, attempt: Attempt) -> None:
         launch = attempt.launch
-        lane = self._lanes[launch.node][launch.lane]
-        lane.popleft()
+        attempt.started = now = self._clock.now
+        attempt.work = work = self._work(launch)
+        if launch.slots or launch.call.outputs or work.traffic:
+            attempt.course = self._courses.course(attempt, work)
+            attempt.proceed()
+        elif work.seconds:
+            self._clock.at(now + work.seconds, attempt.computed)
+        else:
+            self._end(attempt, None)
+
+    def _end(self, attempt: Attempt, failure: Failure | None) -> None:
+        launch, work = attempt.launch, attempt.work
         seconds = self._leave(attempt)
-        if self._fails(launch):
-            failure = Failure(FailureKind.EXCEPTION, "it failed, as it was to do now and then")
-            self._post(events.Failed(launch.task, launch.attempt, failure, seconds))
+        lane = attempt.lane
+        attempts = lane.attempts
+        attempts.popleft()
+        failure = failure or (None if work is None else work.failure)
+        if failure is None:
+            attempt.alive = False
+            outputs = self._courses.outputs(attempt)
+            self._tell(lane, events.Finished(launch.task, launch.attempt, outputs, seconds))
         else:
-            self._post(events.Finished(launch.task, launch.attempt, self._outputs(launch), seconds))
-        if lane:
-            self._begin(lane[0])
+            self._courses.break_off(attempt)
+            self._tell(lane, events.Failed(launch.task, launch.attempt, failure, seconds))
+        if attempts:
+            self._take_up(attempts[0], lane.costs.next)
 
-    def _leave(self, attempt: _Attempt) -> float:
-        """An attempt is over; how long it ran."""
+    def _leave(self, attempt: Attempt) -> float:
+        """The head of a lane is over; how long it ran."""
         launch = attempt.launch
-        attempt.alive = False
-        seconds = self._clock.now - attempt.started
-        self.busy[launch.node] += launch.call.spec.requirements.cpus * seconds
+        seconds = self._clock.now - attempt.started if attempt.started >= 0 else 0.0
+        cpus = launch.call.spec.requirements.cpus
+        if not launch.hosts:
+            self.busy[launch.node] += cpus * seconds
+        for host, processes in launch.hosts:
+            self.busy[host] += cpus * processes * seconds
+            if host != launch.node:
+                self._guests[host].pop(attempt, None)
         return seconds
 
-    def _fails(self, launch: Launch) -> bool:
-        """By chance, but the same whatever happened before: an attempt fails under every scheduler or under none."""
-        probability = self._jobs[launch.task - 1].fails
-        return probability > 0 and Random(f"{self._seed}/{launch.task}/{launch.attempt}").random() < probability
-
-    def _outputs(self, launch: Launch) -> list[Slot | None]:
-        call = launch.call
-        made: list[Slot | None] = [_RESULT] * call.returns
-        if not call.outputs:
-            return made
-        for index, (output, size) in enumerate(zip(call.outputs, self._jobs[launch.task - 1].sizes, strict=True)):
-            assert output.file is not None
-            if index in launch.redirected:
-                path = self.files.path_on(launch.node, launch.layer, launch.task, output.file)
-            else:
-                path = output.file if launch.publish else f"{output.file}.waits.{launch.task}"
-            self.files.put(path, Stored(launch.node, self._device_of(launch, output.file), size))
-            made.append(FileRef(path, size))
-        return made
-
-    def _recall(self, node: str, lane: int) -> None:
-        attempts = self._lanes[node][lane]
+    def _recall(self, node: str, number: int) -> None:
+        lane = self._lanes[node][number]
+        attempts = lane.attempts
         waiting = tuple(attempt.launch.task for attempt in list(attempts)[1:])
         while len(attempts) > 1:
             attempts.pop()
-        self._post(events.Recalled(node, lane, waiting))
+        self._tell(lane, events.Recalled(node, number, waiting))
 
-    def _kill(self, node: str, lane: int) -> None:
+    def _kill(self, node: str, number: int) -> None:
         """The head ends with its process; what was behind it is given back first."""
-        self._recall(node, lane)
-        attempts = self._lanes[node][lane]
-        if attempts:
-            attempt = attempts.popleft()
+        self._recall(node, number)
+        lane = self._lanes[node][number]
+        if lane.attempts:
+            attempt = lane.attempts.popleft()
             self._leave(attempt)
-            if attempt.device is not None:
-                attempt.device.cancel(self._clock.now, attempt)
-                self._changed[attempt.device] = None
-        self._post(events.WorkerLost(node, lane, "its process was killed"))
+            self._courses.break_off(attempt)
+        lane.ready = self._clock.now + lane.costs.start
+        self._tell(lane, events.WorkerLost(node, number, "its process was killed"))
 
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _publish(self, publish: Publish) -> None:
-        self.files.put(publish.target, self.files.stored(publish.source))
+        stored = self.files.stored(publish.source)
+        if stored is None:  # it went with its node
+            self._post(events.Published(publish.version, publish.source))
+            return
+        if publish.link:
+            self.files.link(publish.target, publish.source)
+        else:
+            self.files.put(publish.target, stored)
         self._post(events.Published(publish.version, publish.target))
 
     def _move(self, move: Move) -> None:
         old = self.files.stored(move.source)
-        if move.layer:
-            goal: _Device | None = self.files.device(old.node, move.layer)
-            path = self.files.path_on(old.node, move.layer, -move.version, move.name)
-        else:
-            goal, path = self.files.home(old.node, move.name), move.name
-        devices = [device for device in dict.fromkeys((old.device, goal)) if device is not None]
-
-        def arrived() -> None:
-            self.files.put(path, Stored(old.node, goal, old.size))
-            if path != move.name:
-                self.files.put(move.name, Stored(old.node, goal, old.size))
-            self._post(events.Moved(move.version, path))
-
-        if not devices or not old.size:
-            arrived()
+        if old is None:
+            self._not_moved(move, "the node that it was on was lost")
             return
-        copy = _Copy(len(devices), arrived)
-        for device in devices:
-            self._transfer(device, copy, old.size)
+        goal, path = self._goal(move, old)
+        fits = self.files.take_room(goal, old.size)
+        if fits < old.size:
+            assert goal is not None
+            self.files.give_room(goal, fits)
+            self._not_moved(move, f"no space left on {goal.name}")
+            return
+        devices = [device for device in (old.device, goal) if device is not None]
+        self.transfers.start(devices if old.size else (), old.size, partial(self._moved, move, old, goal, path))
+
+    def _goal(self, move: Move, old: Stored) -> tuple[TransferDevice | None, str]:
+        """The device that a file goes to, and its path there."""
+        if not move.layer:
+            return self.files.home(old.node, move.name), move.name
+        path = self.files.path_on(old.node, move.layer, -move.version, move.name)
+        return self.files.device(old.node, move.layer), path
+
+    def _moved(self, move: Move, old: Stored, goal: TransferDevice | None, path: str) -> None:
+        if self.files.stored(move.source) is not old:
+            self.files.give_room(goal, old.size)
+            self._not_moved(move, "the node that it was on was lost")
+            return
+        self.files.put(path, Stored(old.node, goal, old.size))
+        if path != move.name:
+            self.files.link(move.name, path)
+        self._post(events.Moved(move.version, path))
+
+    def _not_moved(self, move: Move, why: str) -> None:
+        self._post(events.Moved(move.version, move.source, why))
+
+
+def _host_lost(name: str) -> Failure:
+    return Failure(FailureKind.DIED, f"node {name}, on which it had processes, was lost")

@@ -1,72 +1,63 @@
 """One simulated run: a workload, nodes, and the same engine that drives real runs.
 
-    workload ─ Submitted ─▶ inbox ─▶ Engine.handle(event, now) ─▶ commands ─▶ Executor ─ events ─▶ inbox
+    workload ─ Submitted ─▶ World ─▶ Outcome
 
-The program calls its tasks one after the other. The master handles one event at a time and may need time for each, so
-that what scheduling costs shows in the makespan. When all tasks are over, the files go home, as at the end of a run.
+The program calls its tasks one after the other, and goes on when the master has dealt with each. When all tasks are
+over, the files go home, as at the end of a run.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.engine.engine import Engine
-from penstock.engine.placement import STALL
 from penstock.engine.state import StorageRules
 from penstock.errors import ConfigError, InternalError
 from penstock.model import events
 from penstock.model.resources import Node
-from penstock.model.tasks import FailureKind
 from penstock.scheduling import ready_queues, registry
 from penstock.scheduling.compute import Fifo, Lifo
-from penstock.sim.clock import Clock
+from penstock.scheduling.view import ReadySet
 from penstock.sim.executor import Executor
-from penstock.sim.workloads import Workload
+from penstock.sim.files import MakeDevice, make_device
+from penstock.sim.network import Network
+from penstock.sim.observer import Observer
+from penstock.sim.outcomes import DeviceUse, Outcome, outcome_of
+from penstock.sim.work import NO_COSTS, Costs
+from penstock.sim.workloads import Job, Workload
+from penstock.sim.world import DecisionSeconds, World
 
-__all__ = ["DeviceUse", "Outcome", "Simulation"]
-
-#: what happens at the same time as others: results first, then what the program does
-_PROGRAM = 1
-
-
-class DeviceUse(Struct, frozen=True):
-    """What was asked of a storage device."""
-
-    transferred: float
-    #: seconds in which there was any stream
-    busy: float
+__all__ = ["DeviceUse", "Outcome", "Simulation", "make_engine", "outcome_of"]
 
 
-class Outcome(Struct, frozen=True):
-    """What came of a simulated run; times in seconds from its start."""
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Leave cyclic garbage alone: a simulation makes none, and looking for it in millions of records takes long."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
-    #: when the last task was over
-    makespan: float
-    #: when all files were home too
-    end: float
-    done: int
-    failed: int
-    #: tasks that failed, by reason
-    failures: dict[FailureKind, int]
-    #: computing units times seconds that attempts held them, by node
-    busy: dict[str, float]
-    #: by layer, with the node's name before it unless the layer is shared
-    devices: dict[str, DeviceUse]
-    #: what was learned about constraints, in order
-    notes: list[events.Note]
-    #: what the engine was told, if that was to be recorded
-    log: list[tuple[float, events.Event]]
 
-    @property
-    def epochs(self) -> list[events.EpochEnded]:
-        return [note for note in self.notes if isinstance(note, events.EpochEnded)]
+def make_engine(scheduler: str | ReadySet, rules: StorageRules | None = None, *, elastic: bool = False) -> Engine:
+    """An engine with a policy, given by name, or with a ready set of one's own.
 
-    @property
-    def chosen(self) -> list[events.ConstraintChosen]:
-        return [note for note in self.notes if isinstance(note, events.ConstraintChosen)]
+    ``elastic``: nodes may still join, so tasks that no node can host wait for one.
+    """
+    if not isinstance(scheduler, str):
+        return Engine(scheduler, follows_data=True, storage=rules, elastic=elastic)
+    policy = registry.policy(scheduler)
+    follows_data = not isinstance(policy, Fifo | Lifo)
+    return Engine(ready_queues.ready_set(policy), follows_data=follows_data, storage=rules, elastic=elastic)
 
 
 class Simulation:
@@ -77,157 +68,144 @@ class Simulation:
         nodes: Iterable[Node],
         workload: Workload,
         *,
-        scheduler: str = "fifo",
+        scheduler: str | ReadySet = "fifo",
         rules: StorageRules | None = None,
         seed: int = 0,
-        decision_seconds: float = 0.0,
+        decision_seconds: DecisionSeconds = 0.0,
+        network: Network | None = None,
+        costs: Costs = NO_COSTS,
+        io_costs: Costs = NO_COSTS,
         stream_bandwidth: Mapping[str, float] | None = None,
+        room: Mapping[str, int] | None = None,
+        device: MakeDevice = make_device,
+        observer: Observer | None = None,
+        lost: Iterable[tuple[float, str]] = (),
+        joins: Iterable[tuple[float, Node]] = (),
         record: bool = False,
         watch: Callable[[float, events.Event], None] | None = None,
     ) -> None:
-        policy = registry.policy(scheduler)
-        self.engine = Engine(
-            ready_queues.ready_set(policy), follows_data=not isinstance(policy, Fifo | Lifo), storage=rules
-        )
+        """``stream_bandwidth``: bytes per second that one stream gets of a layer at most, by its name. ``room``: bytes
+        that a layer really holds, where that is less than what is described. ``device`` makes a storage device.
+        ``lost`` and ``joins``: when nodes go and come. ``watch`` is called after each event that the engine was told.
+        """
         self._nodes = list(nodes)
+        self._joins = list(joins)
+        self.engine = make_engine(scheduler, rules, elastic=bool(self._joins))
+        self.observer = observer
+        self._lost = list(lost)
         self._workload = workload
-        self._calls = deque(workload.submissions())
-        #: virtual seconds that the master needs for each event
-        self._decision_seconds = decision_seconds
-        self._clock: Clock[Callable[[], None]] = Clock()
-        self._inbox: deque[events.Event] = deque()
-        self.executor = Executor(
-            self._nodes, workload, self._clock, self._inbox.append, seed=seed, stream_bandwidth=stream_bandwidth
+        self.world = World(
+            self.engine,
+            workload.work(seed),
+            decision_seconds=decision_seconds,
+            network=network,
+            costs=costs,
+            io_costs=io_costs,
+            stream_bandwidth=stream_bandwidth,
+            room=room,
+            device=device,
         )
         self._record = record
-        #: called after each event that the engine was told
         self._watch = watch
-        self._deciding = False
-        #: a Ticked is in the inbox; the last event was one
-        self._tick_waits = False
-        self._just_ticked = False
-        #: no Ticked is due before
-        self._no_look_before = 0.0
-        self._failures: Counter[FailureKind] = Counter()
-        self._notes: list[events.Note] = []
         self._log: list[tuple[float, events.Event]] = []
+        self._check()
+
+    @property
+    def executor(self) -> Executor:
+        return self.world.executor
 
     def run(self) -> Outcome:
         """Run all tasks, bring all files home, and tell how it went."""
-        self._join()
-        self._call_next()
-        self._run_until(lambda: not self._calls and not self.engine.unfinished and not self._inbox)
-        makespan = self._clock.now
-        state = self.engine.state
-        self._run_until(lambda: not state.publishing)
-        self._inbox.append(events.Draining())
-        self._run_until(lambda: not self._inbox and not (state.moving or state.discarding or state.publishing))
-        devices = self.executor.files.devices.items()
-        return Outcome(
-            makespan,
-            self._clock.now,
-            state.done,
-            len(self._workload.jobs) - state.done,
-            dict(self._failures),
-            self.executor.busy,
-            {name: DeviceUse(device.served, device.busy) for name, device in devices},
-            self._notes,
-            self._log,
-        )
+        with _no_collector():
+            makespan = self._run()
+        return outcome_of(self.world, makespan, len(self._workload.jobs), self._log)
 
-    def _join(self) -> None:
+    def _run(self) -> float:
+        world = self.world
+        world.observer = self.observer
+        if self._record or self._watch is not None:
+            world.watch = self._note
+        self._set_up()
+        self._call_all()
+        tasks = self.engine.state.tasks
+        self._expect(world.run_until(lambda: not tasks and world.idle))
+        makespan = world.now
+        self._expect(world.drain())
+        return makespan
+
+    def _check(self) -> None:
         if not self._nodes:
             raise ConfigError("a simulation needs at least one node")
+        here: set[str] = set()
+        comings = [(-1.0, 1, node.name) for node in self._nodes] + [(time, 1, node.name) for time, node in self._joins]
+        # At the same time, one goes before another comes in its place.
+        for time, comes, name in sorted(comings + [(time, 0, name) for time, name in self._lost]):
+            if not (time >= 0 or time == -1.0):
+                raise ConfigError(f"node {name!r} comes or goes at {time} s; that must be zero or above")
+            if comes and name in here:
+                raise ConfigError(f"node {name!r} is to join at {time:g} s, but there is one of that name already")
+            if not comes and name not in here:
+                raise ConfigError(f"node {name!r} is to be lost at {time:g} s, but there is no node of that name then")
+            (here.add if comes else here.remove)(name)
+
+    def _set_up(self) -> None:
+        """Nodes join before anything else; those that come and go later are put down."""
+        world = self.world
         for node in self._nodes:
-            self._handle(events.NodeJoined(node))
+            world.join(node)
+        for time, name in self._lost:
+            world.at(time, partial(world.lose, name))
+        for time, node in self._joins:
+            world.at(time, partial(world.post, events.NodeJoined(node)))
+        self._refuse_the_impossible()
+
+    def _refuse_the_impossible(self) -> None:
+        """What no node could ever host is a mistake; one that joins later counts."""
+        engine = self.engine
+        if self._joins:
+            engine = make_engine("fifo")
+            names: Counter[str] = Counter()
+            for node in (*self._nodes, *(node for _, node in self._joins)):
+                names[node.name] += 1
+                often = names[node.name]
+                unique = node if often == 1 else replace(node, name=f"{node.name} ({often})")
+                engine.handle(events.NodeJoined(unique), 0.0)
         for spec in self._workload.specs():
-            self.engine.ensure_possible(spec.name, spec.requirements)
+            engine.ensure_possible(spec.name, spec.requirements)
 
-    def _call_next(self) -> None:
-        """The program calls its next task, or waits until it is time to."""
-        if not self._calls:
-            return
-        at = self._workload.jobs[self._calls[0].call.task - 1].at
-        if at > self._clock.now:
-            self._clock.at(at, self._call_next, _PROGRAM)
-        else:
-            self._inbox.append(self._calls.popleft())
+    def _call_all(self) -> None:
+        """The program calls its tasks."""
+        world, jobs = self.world, self._workload.jobs
+        for job, submitted in zip(jobs, self._workload.submissions(), strict=True):
+            if job.steps:
+                self._take_steps(job)
+            if job.at:
+                world.run_to(job.at)
+            world.tell(submitted)
 
-    # --- time ---------------------------------------------------------------------------------------------------------
+    def _take_steps(self, job: Job) -> None:
+        """What the program does between two calls: think, and wait."""
+        world, tasks = self.world, self.engine.state.tasks
+        for step in job.steps:
+            if isinstance(step, float):
+                world.run_to(world.now + step)
+            elif step in tasks:
+                self._expect(world.run_until(lambda task=step: world.idle and task not in tasks))  # type: ignore[misc]
 
-    def _run_until(self, reached: Callable[[], bool]) -> None:
-        while True:
-            self._attend()
-            if reached():
-                return
-            self._step()
+    def _expect(self, reached: bool) -> None:
+        if not reached:
+            now, tasks = self.world.now, self.engine.state.tasks.values()
+            blocked = self.engine.blocked()
+            if blocked:
+                waiting = ", ".join(blocked[:3])
+                raise ConfigError(
+                    f"{len(tasks)} tasks still wait at {now:g} s for a node that can host them: {waiting}"
+                )
+            waiting = ", ".join(task.label for task in list(tasks)[:3])
+            raise InternalError(f"the simulation stands still at {now}: {waiting} wait for ever")
 
-    def _attend(self) -> None:
-        """The master takes up what is in the inbox, unless it is busy."""
-        inbox = self._inbox
-        if not self._decision_seconds:
-            while inbox:
-                self._handle(inbox.popleft())
-        elif inbox and not self._deciding:
-            self._deciding = True
-            self._clock.at(self._clock.now + self._decision_seconds, self._decided)
-
-    def _decided(self) -> None:
-        self._deciding = False
-        self._handle(self._inbox.popleft())
-
-    def _step(self) -> None:
-        """Go on to the next time at which something happens."""
-        self.executor.plan()
-        clock = self._clock
-        time = clock.next_time()
-        look = self._next_look(time)
-        if look is not None and (time is None or look < time):
-            clock.advance(max(look, clock.now))
-            self._tick_waits = True
-            self._inbox.append(events.Ticked())
-        elif time is not None:
-            clock.pop()()
-        else:
-            waiting = [task.label for task in self.engine.state.tasks.values()][:3]
-            raise InternalError(f"the simulation stands still at {clock.now}: {', '.join(waiting)} wait for ever")
-
-    def _next_look(self, before: float | None) -> float | None:
-        """When the engine is to look at the time, if that may be before the next thing happens."""
-        state = self.engine.state
-        lively = state.deadlines or len(state.io_ready) or state.courses
-        if self._tick_waits or not (lively or state.backlogged):
-            return None
-        # Lanes alone are looked at some time after their head began, so what begins now brings no look forward.
-        if not lively and before is not None and before < self._no_look_before:
-            return None
-        look = self.engine.next_look()
-        now = self._clock.now
-        self._no_look_before = now + STALL if look is None else min(look, now + STALL)
-        # Whatever a look just now did not change, another one will not.
-        return None if look is not None and look <= now and self._just_ticked else look
-
-    # --- the engine ---------------------------------------------------------------------------------------------------
-
-    def _handle(self, event: events.Event) -> None:
-        now = self._clock.now
-        state = self.engine.state
-        commands = self.engine.handle(event, now)
-        if state.reports:
-            self._failures.update(report.failure.kind for report in state.reports if report.final)
-            state.reports.clear()
-        if state.notes:
-            self._notes += state.notes
-            state.notes.clear()
+    def _note(self, now: float, event: events.Event) -> None:
         if self._record:
             self._log.append((now, event))
         if self._watch is not None:
             self._watch(now, event)
-        kind = type(event)
-        self._just_ticked = kind is events.Ticked
-        if self._just_ticked:
-            self._tick_waits = False
-        for command in commands:
-            self.executor.carry_out(command)
-        if kind is events.Submitted:
-            self._call_next()

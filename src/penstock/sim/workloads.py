@@ -7,18 +7,20 @@ workload.io_task("checkpoint", writes=[("/out/x", 290_000_000)], after=[block], 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import exp, isfinite
+from collections.abc import Iterable, Iterator, Sequence
+from math import exp, inf, isfinite
 from random import Random
 from typing import Any
 
 from msgspec import Struct
 
 from penstock.errors import ConfigError
-from penstock.model.data import FileRef, Value, VersionId
+from penstock.model.commands import Launch
+from penstock.model.data import FileRef, TaskId, Value, VersionId
 from penstock.model.events import Submitted
 from penstock.model.resources import Requirements
-from penstock.model.tasks import Output, TaskCall, TaskSpec
+from penstock.model.tasks import Failure, FailureKind, Output, TaskCall, TaskSpec
+from penstock.sim.work import Work, WorkOf
 from penstock.tuning.spec import is_auto, parse
 from penstock.units import parse_rate
 
@@ -62,19 +64,27 @@ class Uniform(Struct, frozen=True):
 Seconds = float | Normal | Lognormal | Uniform
 
 
-class Job(Struct, frozen=True):
+# There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.
+class Job(Struct, frozen=True, gc=False):
     """One task of a workload."""
 
     call: TaskCall
     seconds: Seconds
     #: bytes of each file in ``call.outputs``
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+    #: bytes of the object that it returns
+    makes: int = 0
     #: further bytes that it transfers on the layer it is placed on
-    traffic: int
+    traffic: int = 0
     #: probability that an attempt fails
-    fails: float
+    fails: float = 0.0
+    #: the first attempts, so many of them, fail
+    fails_first: int = 0
     #: when the program calls it, at the earliest
-    at: float
+    at: float = 0.0
+    #: what the program does between the call before and this one, in order: seconds of its own, and tasks that it
+    #: waits for until they are over
+    steps: tuple[float | TaskId, ...] = ()
 
     @property
     def result(self) -> VersionId:
@@ -92,9 +102,23 @@ class Workload:
         #: newest version of each file that a task writes
         self._newest: dict[str, VersionId] = {}
 
-    def task(self, name: str, *, seconds: Seconds = 0.0, cpus: int = 1, memory: int = 0, **details: Any) -> Job:
-        """Add a task that computes; ``details`` are those of ``add``."""
-        return self.add(name, Requirements(cpus, memory), seconds=seconds, **details)
+    def task(
+        self,
+        name: str,
+        *,
+        seconds: Seconds = 0.0,
+        cpus: int = 1,
+        memory: int = 0,
+        processes: int = 1,
+        processes_per_node: int = 0,
+        **details: Any,
+    ) -> Job:
+        """Add a task that computes; ``details`` are those of ``add``.
+
+        One with several ``processes`` is a gang: each takes ``cpus`` and ``memory``, on one node or on several.
+        """
+        need = Requirements(cpus, memory, processes=processes, processes_per_node=processes_per_node)
+        return self.add(name, need, seconds=seconds, **details)
 
     def io_task(
         self,
@@ -120,35 +144,60 @@ class Workload:
         after: Iterable[Job] = (),
         reads: Sequence[str | tuple[str, int]] = (),
         writes: Sequence[tuple[str, int]] = (),
+        updates: Sequence[tuple[str, int]] = (),
         temp: bool = False,
+        makes: int = 0,
         traffic: int = 0,
         fails: float = 0.0,
+        fails_first: int = 0,
         at: float = 0.0,
+        steps: Iterable[float | Job] = (),
         **options: Any,
     ) -> Job:
         """Add a task.
 
-        It reads its files first, then computes, then writes. A file that it ``reads`` is one that a task before it
-        writes, or is there from the start and given with its size. ``options`` are fields of ``TaskSpec``.
+        It gets what the tasks before it made (``after``), reads its files, computes, then writes. A file that it
+        ``reads`` is one that a task before it writes, or is there from the start and given with its size. One that it
+        ``updates`` is read as well, and written anew with the given size, which it also has if it was there from the
+        start. ``makes`` are the bytes of the object that
+        it returns. ``steps`` is what the program does before it calls the task: seconds of its own (float), and tasks
+        that it waits for. ``options`` are fields of ``TaskSpec``.
         """
-        _check(name, seconds, fails, at)
-        slots = tuple(self._file_read(name, file) for file in reads)
-        waits = [job.result for job in after] + [slot for slot in slots if isinstance(slot, int)]
-        made = tuple(range(self._versions + 1, self._versions + 2 + len(writes)))
+        taken = tuple(step.call.task if isinstance(step, Job) else float(step) for step in steps) if steps else ()
+        _check_seconds(name, seconds)
+        if at or makes or traffic or fails_first or taken:
+            amounts = {"at": at, "makes": makes, "traffic": traffic, "fails_first": fails_first}
+            _check_amounts(name, (*amounts.items(), *(("a step", step) for step in taken)))
+        if not 0 <= fails <= 1:
+            raise ConfigError(f"task {name}: fails={fails}; a probability is between 0 and 1")
+        before = list(after)
+        waits = [job.result for job in before]
+        slots: tuple[VersionId | FileRef, ...] = tuple(job.result for job in before if job.makes)
+        files = tuple(self._file_read(name, file) for file in reads)
+        files += tuple(self._newest.get(path) or FileRef(path, size) for path, size in updates)
+        first_update = len(slots) + len(reads)
+        slots += files
+        waits += [slot for slot in files if isinstance(slot, int)]
+        written = (*writes, *updates)
+        made = tuple(range(self._versions + 1, self._versions + 2 + len(written)))
         self._versions = made[-1]
-        for version, (path, _) in zip(made[1:], writes, strict=True):
+        for version, (path, _) in zip(made[1:], written, strict=True):
             self._newest[path] = version
+        outputs = [Output((index,), -1, path, temp=temp) for index, (path, _) in enumerate(writes)]
+        for slot, (path, _) in enumerate(updates, start=first_update):
+            outputs.append(Output((len(outputs),), slot, path, update=True, temp=temp))
         call = TaskCall(
             len(self.jobs) + 1,
             self._spec(name, requirements, options),
             _NO_ARGUMENTS,
             slots,
-            reads=tuple(dict.fromkeys(waits)),
+            reads=tuple(dict.fromkeys(waits)) if waits else (),
             writes=made,
             returns=1,
-            outputs=tuple(Output((index,), -1, path, temp=temp) for index, (path, _) in enumerate(writes)),
+            outputs=tuple(outputs),
         )
-        job = Job(call, seconds, tuple(size for _, size in writes), traffic, fails, at)
+        sizes = tuple(size for _, size in written)
+        job = Job(call, seconds, sizes, makes, traffic, fails, fails_first, at, taken)
         self.jobs.append(job)
         return job
 
@@ -164,13 +213,25 @@ class Workload:
             for job in self.jobs
         ]
 
-    def submissions(self) -> list[Submitted]:
+    def work(self, seed: int) -> WorkOf:
+        """What attempts do. Who fails by chance does so whatever happened before: under every scheduler or none."""
+        jobs, durations = self.jobs, self.durations(seed)
+
+        def work(launch: Launch) -> Work:
+            index = launch.task - 1
+            job = jobs[index]
+            failure = _failure(job, launch, seed) if job.fails or job.fails_first else None
+            return Work(durations[index], job.sizes, job.makes, job.traffic, failure)
+
+        return work
+
+    def submissions(self) -> Iterator[Submitted]:
         """The calls, as the program makes them; it lets go of each version with the last call that reads it."""
         last = {version: job.call.task for job in self.jobs for version in (*job.call.writes, *job.call.reads)}
         released: dict[int, list[VersionId]] = {}
         for version, task in last.items():
             released.setdefault(task, []).append(version)
-        return [Submitted(job.call, tuple(released.get(job.call.task, ()))) for job in self.jobs]
+        return (Submitted(job.call, tuple(released.pop(job.call.task, ()))) for job in self.jobs)
 
     def _spec(self, name: str, requirements: Requirements, options: dict[str, Any]) -> TaskSpec:
         key = (name, requirements, *sorted(options.items()))
@@ -188,14 +249,25 @@ class Workload:
         return version
 
 
-def _check(name: str, seconds: Seconds, fails: float, at: float) -> None:
-    fixed = seconds if isinstance(seconds, int | float) else 0.0
-    for number, what in ((fixed, "seconds"), (at, "at")):
+def _failure(job: Job, launch: Launch, seed: int) -> Failure | None:
+    if launch.attempt <= job.fails_first:
+        return Failure(FailureKind.EXCEPTION, "it failed, as its first attempts were to do")
+    if Random(f"{seed}/{launch.task}/{launch.attempt}").random() < job.fails:
+        return Failure(FailureKind.EXCEPTION, "it failed, as it was to do now and then")
+    return None
+
+
+def _check_amounts(name: str, amounts: Iterable[tuple[str, float]]) -> None:
+    for what, number in amounts:
         if not (number >= 0 and isfinite(number)):
             raise ConfigError(f"task {name}: {what}={number}; it must be a finite number, zero or above")
-    if isinstance(seconds, Normal) and not seconds.mean >= 0:
+
+
+def _check_seconds(name: str, seconds: Seconds) -> None:
+    if isinstance(seconds, int | float):
+        if not 0 <= seconds < inf:
+            _check_amounts(name, [("seconds", seconds)])
+    elif isinstance(seconds, Normal) and not seconds.mean >= 0:
         raise ConfigError(f"task {name}: a mean of {seconds.mean} seconds; it must be zero or above")
-    if isinstance(seconds, Uniform) and not 0 <= seconds.least <= seconds.most:
+    elif isinstance(seconds, Uniform) and not 0 <= seconds.least <= seconds.most:
         raise ConfigError(f"task {name}: seconds from {seconds.least} to {seconds.most}; give the smaller one first")
-    if not 0 <= fails <= 1:
-        raise ConfigError(f"task {name}: fails={fails}; a probability is between 0 and 1")

@@ -1,0 +1,123 @@
+"""What determined the end of a run: the chain back from the attempt that ended last.
+
+    program ──▶ waiting for a place ──▶ starting ──▶ running ──▶ waiting … ──▶ running ──▶ end
+
+An attempt that waited for data leads to the one that made them. One that was ready at its call leads to the program,
+and from there to the task whose end the program seems to have waited for. The segments cover the time from the start
+of the run without gaps, so their lengths add up to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from penstock.observe.history import Attempt, History
+from penstock.observe.waiting import STARTING
+
+__all__ = ["PROGRAM", "RUNNING", "WAITING", "Segment", "critical_path", "path_attempts", "with_reasons"]
+
+RUNNING = "running"
+FETCHING = "fetching data"
+WAITING = "waiting"
+PROGRAM = "program"
+#: the program is at work, not waiting, while it calls one task after the other faster than this share of the run
+_PAUSE = 1e-3
+_LEAST_PAUSE = 1e-3
+
+
+class Segment(Struct, frozen=True, omit_defaults=True):
+    """A part of the critical path."""
+
+    #: running, fetching data, waiting, or program
+    kind: str
+    start: float
+    end: float
+    task: int = 0
+    name: str = ""
+    node: str = ""
+    #: for waiting: what for, in seconds
+    reasons: dict[str, float] = {}
+    #: position of the attempt
+    attempt: int = -1
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+def critical_path(history: History) -> list[Segment]:
+    """The segments from the start of the run to the end of its last attempt; reasons of waits are not known yet."""
+    attempts = history.attempts
+    index = max(range(len(attempts)), key=lambda position: attempts[position].ended, default=-1)
+    program = _Program(history)
+    path: list[Segment] = []
+    while index >= 0:
+        attempt = attempts[index]
+        path += _of_attempt(attempt, index)
+        if attempt.after >= 0:
+            index = attempt.after
+            continue
+        index, resumed = program.waited_for(attempt, index)
+        if attempt.ready > resumed:
+            path.append(Segment(PROGRAM, resumed, attempt.ready))
+    path.reverse()
+    return path
+
+
+def path_attempts(path: Iterable[Segment]) -> set[int]:
+    """The attempts whose waiting is on the path."""
+    return {segment.attempt for segment in path if segment.kind == WAITING}
+
+
+def with_reasons(path: Iterable[Segment], reasons: dict[int, dict[str, float]]) -> list[Segment]:
+    """The same path with what was waited for."""
+    return [_with_reasons(segment, reasons.get(segment.attempt, {})) for segment in path]
+
+
+def _with_reasons(segment: Segment, reasons: dict[str, float]) -> Segment:
+    if segment.kind != WAITING or segment.reasons:
+        return segment
+    return Segment(
+        WAITING, segment.start, segment.end, segment.task, segment.name, segment.node, reasons, segment.attempt
+    )
+
+
+def _of_attempt(attempt: Attempt, index: int) -> list[Segment]:
+    """The segments of one attempt, the last one first."""
+    about = (attempt.task, attempt.group.name, attempt.node)
+    fetched = min(attempt.ended, attempt.begun + attempt.fetching)
+    segments = [
+        Segment(RUNNING, fetched, attempt.ended, *about, attempt=index),
+        Segment(FETCHING, attempt.begun, fetched, *about, attempt=index),
+        Segment(WAITING, attempt.taken, attempt.begun, *about, {STARTING: attempt.begun - attempt.taken}, index),
+        Segment(WAITING, attempt.ready, attempt.taken, *about, attempt=index),
+    ]
+    return [segment for segment in segments if segment.end > segment.start]
+
+
+class _Program:
+    """When the main program went on after a wait, and what it seems to have waited for."""
+
+    def __init__(self, history: History) -> None:
+        calls = history.calls
+        pause = max(_LEAST_PAUSE, history.makespan * _PAUSE)
+        pauses = [(before, after) for before, after in itertools.pairwise(calls) if after - before > pause]
+        # The log tells of waits; older ones do not, and a simulated program's show only as pauses between calls.
+        self._waits = sorted(history.waits or pauses, key=lambda wait: wait[1])
+        self._until = [until for _, until in self._waits]
+        self._ends = [attempt.ended for attempt in history.attempts]
+
+    def waited_for(self, attempt: Attempt, index: int) -> tuple[int, float]:
+        """The attempt before this one whose end let the program go on to its call, and when that was; or -1."""
+        for position in range(bisect_right(self._until, attempt.submitted) - 1, -1, -1):
+            since, until = self._waits[position]
+            last = min(bisect_right(self._ends, until), index) - 1
+            if last >= 0 and self._ends[last] > since:
+                # Of several that ended at that moment, the first will do, and is the same every time.
+                first = bisect_left(self._ends, self._ends[last])
+                return first, self._ends[first]
+        return -1, 0.0

@@ -1,0 +1,73 @@
+"""The lock around the engine. Ctrl-C in the thread that holds it waits until it is let go.
+
+Between what the engine decides and what is done about it there is no good moment to be interrupted: a task would be
+counted as launched and never sent. So while the main thread has the lock, the interrupt is only noted; it is raised
+when the lock is released, when all that was begun is done. A program that catches it can go on. A second Ctrl-C is
+not held back.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+
+__all__ = ["EngineLock"]
+
+_MAIN = threading.main_thread().ident
+#: locks of the runtimes under way
+_watched: list[EngineLock] = []
+
+
+class EngineLock:
+    """Used with ``with``; ``raw`` is the lock itself, for conditions whose waiters want to be interrupted."""
+
+    __slots__ = ("_interrupted", "_main", "raw")
+
+    def __init__(self) -> None:
+        self.raw = threading.Lock()
+        #: the main thread has the lock, or is about to
+        self._main = False
+        self._interrupted = False
+
+    def __enter__(self) -> None:
+        # Noted before the lock is taken: an exception in between would leave it locked for ever.
+        if threading.get_ident() == _MAIN:
+            self._main = True
+        self.raw.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.raw.release()
+        if self._main and threading.get_ident() == _MAIN:
+            self._main = False
+            if self._interrupted:
+                self._interrupted = False
+                raise KeyboardInterrupt
+
+    def watch_interrupts(self) -> None:
+        """Be asked about Ctrl-C from now on, unless the program deals with it in a way of its own."""
+        if threading.get_ident() != _MAIN:
+            return
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _on_interrupt)
+        _watched.append(self)
+
+    def leave_interrupts(self) -> None:
+        """Leave Ctrl-C to Python again, if no other runtime is under way."""
+        if self in _watched:
+            _watched.remove(self)
+        # Only the main thread may change what happens; ours does as Python's does when nothing is watched.
+        if not _watched and threading.get_ident() == _MAIN and signal.getsignal(signal.SIGINT) is _on_interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def put_off(self) -> bool:
+        """Whether an interrupt has to wait, and will be raised when the lock is released."""
+        if not self._main or self._interrupted:
+            return False
+        self._interrupted = True
+        return True
+
+
+def _on_interrupt(number: int, frame: FrameType | None) -> None:
+    if not any(lock.put_off() for lock in _watched):
+        signal.default_int_handler(number, frame)

@@ -1,0 +1,39 @@
+"""The functions of a simulated run: what the engine knows of each, and how long its calls take. No code is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.data.segments import Segments
+from penstock.engine.engine import Engine
+from penstock.model.tasks import TaskSpec
+from penstock.runtime.declaration import Declaration
+from penstock.runtime.functions import Functions
+from penstock.runtime.profiles import Profiles
+from penstock.runtime.simulated_durations import Durations, Timing
+from penstock.runtime.tuning import Tuning
+
+__all__ = ["SimulatedFunctions"]
+
+
+class SimulatedFunctions(Functions):
+    """Numbers functions as they are first called."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        segments: Segments,
+        tuning: Tuning,
+        profiles: Profiles,
+        constraints: Mapping[str, Mapping[str, Any]],
+        durations: Durations,
+    ) -> None:
+        # There is no executor that wants code.
+        super().__init__(engine, None, segments, tuning, profiles, constraints)  # type: ignore[arg-type]
+        self._durations = durations
+        #: by the number of the function
+        self.timings: dict[int, Timing] = {}
+
+    def _make_ready(self, declaration: Declaration, spec: TaskSpec) -> None:
+        self.timings[spec.function] = self._durations.timing(declaration, spec)

@@ -1,0 +1,89 @@
+"""Ctrl-C at any moment of a call: a program that catches it goes on, and nothing that was begun is left half-done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.faults.programs import Program, gone
+
+pytestmark = pytest.mark.timeout(60)
+
+#: every call is interrupted once, some time around it; a thread that helps sends the signal and says so
+SOURCE = """
+import random
+penstock.start(cpus=2, mode={mode!r})
+
+@task
+def add(x):
+    return x + 1
+
+armed, fired = threading.Event(), threading.Event()
+
+def pester():
+    while True:
+        armed.wait()
+        armed.clear()
+        until = time.perf_counter() + random.random() * 400e-6
+        while time.perf_counter() < until:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        fired.set()
+
+threading.Thread(target=pester, daemon=True).start()
+futures = []
+for number in range(400):
+    future = None
+    try:
+        armed.set()
+        future = add(number)
+        fired.wait()
+        time.sleep(10)  # the signal was sent: this does not last
+    except KeyboardInterrupt:
+        pass
+    fired.wait()
+    fired.clear()
+    if future is not None:
+        futures.append((number, future))
+assert all(future.result(timeout=10) == number + 1 for number, future in futures)
+barrier()
+print("all there")
+"""
+
+
+@pytest.mark.parametrize("mode", ["parallel", "inline"])
+def test_calls_that_are_interrupted_are_made_or_not_made(tmp_path: Path, mode: str) -> None:
+    with Program(tmp_path, SOURCE.format(mode=mode)) as program:
+        status, output, errors = program.ends(within=30)
+        assert (status, output.strip()) == (0, "all there"), errors
+        gone([], program)
+
+
+SIGNALS = """
+before = {before}
+signal.signal(signal.SIGINT, before)
+seen = []
+
+def work():
+    with penstock.Runtime(cpus=1):
+        seen.append(signal.getsignal(signal.SIGINT) is before)
+
+{how}
+print(*seen, signal.getsignal(signal.SIGINT) is before)
+"""
+IN_A_THREAD = "thread = threading.Thread(target=work); thread.start(); thread.join()"
+
+
+@pytest.mark.parametrize(
+    ("before", "how", "seen"),
+    [
+        ("signal.default_int_handler", "work(); work()", "False False True"),
+        ("signal.default_int_handler", IN_A_THREAD, "True True"),
+        ("signal.SIG_IGN", "work()", "True True"),
+    ],
+    ids=["taken over and given back", "in another thread", "the program's own"],
+)
+def test_who_deals_with_ctrl_c(tmp_path: Path, before: str, how: str, seen: str) -> None:
+    with Program(tmp_path, SIGNALS.format(before=before, how=how)) as program:
+        status, output, errors = program.ends(within=20)
+        assert (status, output.strip()) == (0, seen), errors

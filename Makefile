@@ -5,6 +5,7 @@
 #   make test-long    only the long ones
 #   make check        ruff and mypy
 #   make bench        our benchmarks, next to the peers that `make bench-peers` has installed
+#   make papers       published experiments, replayed by the simulator at their published scale
 #   make clean        remove all that the targets above made
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ READY  := $(VENV)/.penstock-ready
 # Extra words for pytest: make test ARGS="-k wordcount -x"
 ARGS   ?=
 
-.PHONY: demo test test-long check bench bench-peers clean
+.PHONY: demo test test-long check bench bench-peers papers clean
 .DEFAULT_GOAL := test
 
 demo: $(READY)
@@ -38,6 +39,9 @@ bench: $(READY)
 bench-peers: $(READY)
 	bash benchmarks/install_peers.sh
 
+papers: $(READY)
+	$(BIN)/python -m benchmarks.papers
+
 clean:
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
@@ -49,5 +53,5 @@ $(READY): pyproject.toml CMakeLists.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Penstock needs Python 3.11 or later; $(PYTHON) is %d.%d. Try: make PYTHON=python3.12" % v[:2])'
 	@echo "setting up $(VENV) (once)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --editable '.[test,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --editable '.[test,dev,plot]'
 	@touch $@

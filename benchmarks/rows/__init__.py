@@ -19,12 +19,16 @@ ORDER = (
     "pending_task",
     "million_tasks",
     "engine_scaling",
+    "io_scaling",
+    "generations",
+    "simulator",
     "constrained_task",
     "hmmer",
     "variants",
     "kmeans_checkpoints",
     "overlap_real_disk",
     "io_schedulers",
+    "validation",
 )
 
 

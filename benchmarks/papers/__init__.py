@@ -1,0 +1,19 @@
+"""Published experiments, replayed at their published scale by the simulator: `python -m benchmarks.papers [names]`.
+
+Each module named below has a `TITLE` and a function `replay() -> Replay`. It builds the published program, runs it in
+the published ways, and holds what comes out against what was published. Nothing is fitted per experiment.
+"""
+
+#: modules of this package, in the order in which they are run and shown
+EXPERIMENTS: tuple[str, ...] = (
+    "hmmer",
+    "variants",
+    "kmeans",
+    "hyper_parameters",
+    "layers_hmmer",
+    "layers_alignment",
+    "layers_synthetic",
+    "geospatial",
+    "gwas",
+    "scaling",
+)

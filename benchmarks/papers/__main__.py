@@ -1,0 +1,87 @@
+"""`python -m benchmarks.papers [names]`: replay published experiments, print a table of each, write build/papers.json.
+
+A figure that is not met is a ✗ in the table, not a failure of the run. Charts are printed, and written to build/papers/
+where matplotlib is installed.
+"""
+
+import argparse
+import sys
+import time
+from importlib import import_module
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import ROOT
+from benchmarks.papers import EXPERIMENTS, drawing
+from benchmarks.papers.figure import Replay
+
+_MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "–"}
+
+
+def main() -> int:
+    options = _parse()
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    records = []
+    for name in options.names or EXPERIMENTS:
+        module = import_module(f"benchmarks.papers.{name}")
+        before = time.perf_counter()
+        replay: Replay = module.replay()
+        took = time.perf_counter() - before
+        console.print(table(module.TITLE, replay, took))
+        if not options.no_charts:
+            drawing.save(replay.charts, ROOT / "build" / "papers", name)
+            for chart in replay.charts:
+                console.print(drawing.shown(chart), "")
+        records += [{"experiment": name, **msgspec.to_builtins(figure)} for figure in replay.figures]
+    if not options.names:
+        path = ROOT / "build" / "papers.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(records)) + b"\n")
+    met = sum(record["met"] is True for record in records)
+    console.print(f"{met} of {sum(record['met'] is not None for record in records)} figures met")
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.papers")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(EXPERIMENTS)}; all if none is given")
+    parser.add_argument("--no-charts", action="store_true", help="tables only")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(EXPERIMENTS))
+    if unknown:
+        parser.error(f"no experiment {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}")
+    return options
+
+
+def table(title: str, replay: Replay, seconds: float) -> Table:
+    """What was published beside what came out, and below it what the reader must know."""
+    caption = "\n".join(f"· {remark}" for remark in (*replay.remarks, f"replayed in {seconds:.1f} s"))
+    shown = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    shown.add_column("figure")
+    shown.add_column("published", justify="right")
+    shown.add_column("ours", justify="right")
+    shown.add_column("unit")
+    shown.add_column("how")
+    shown.add_column("met", justify="center")
+    shown.add_column("note", max_width=60)
+    for figure in replay.figures:
+        shown.add_row(
+            figure.name,
+            _value(figure.published),
+            _value(figure.ours),
+            figure.unit,
+            "fitted" if figure.fitted else "predicted",
+            _MARKS[figure.met],
+            figure.note,
+        )
+    return shown
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.4g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -168,3 +168,13 @@ def test_what_the_probe_measured_is_the_curve_of_a_simulated_device() -> None:
     workload.task("write", writes=[("/ssd/x", 100 * MB)])
     assert simulate(workload, node("n", 1, probed)).makespan == 2.0
     assert simulate(workload, node("n", 1, emulated)).makespan == 4.0  # what was given counts more
+
+
+def test_each_node_brings_its_own_files_home() -> None:
+    fast, slow = StorageLayer("fast", "/fast", 1000.0 * MB), StorageLayer("slow", "/slow", 50.0 * MB)
+    workload = Workload()
+    for index in range(4):
+        workload.io_task("write", writes=[(f"/slow/{index}", 100 * MB)], constraint=1000, capacity=100 * MB)
+    outcome = simulate(workload, node("a", 1, fast, slow), node("b", 1, fast, slow))
+    assert outcome.makespan == pytest.approx(0.2)
+    assert outcome.end == pytest.approx(0.2 + 2 * 2.0)  # two files of each node, at 50 MB/s

@@ -6,6 +6,7 @@ copy goes, and its readers keep the old copy for as long as they need it: nothin
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 
 from penstock.engine.devices import DeviceRecord
@@ -155,7 +156,9 @@ def moved(state: State, event: Moved) -> None:
             if older.version < version.version and older.placed is not None and history:
                 _drop_from_layer(state, older)
     if state.draining:
-        _drain_next(state)
+        _drain_next(state, placed.node)
+        if not state.moving:  # what came in between may have made others ready to go
+            _drain_all(state)
 
 
 def _drop(state: State, version: VersionRecord) -> None:
@@ -216,7 +219,10 @@ def drain(state: State, event: Draining) -> None:
         leave_home(state, name)
         state.out.append(Discard(name))
     state.temps.clear()
-    _drain_next(state)
+    for version in state.placed.values():
+        assert version.placed is not None
+        state.homeward.setdefault(version.placed.node, deque()).append(version)
+    _drain_all(state)
 
 
 def _settle_name(state: State, name: str) -> None:
@@ -253,14 +259,31 @@ def _drop_from_layer(state: State, version: VersionRecord) -> None:
     drop_if_unused(state, version)
 
 
-def _drain_next(state: State) -> None:
-    if state.moving:
+def _drain_all(state: State) -> None:
+    for node in dict.fromkeys(version.placed.node for version in state.placed.values() if version.placed is not None):
+        _drain_next(state, node)
+
+
+def _drain_next(state: State, node: NodeRecord) -> None:
+    """Send the next file of a node home, if none is on its way."""
+    if node.moves:
         return
-    for version in state.placed.values():
-        placed = version.placed
-        assert placed is not None and version.file is not None
-        # Whoever still had to read it, or to replace it, will not: the run is over.
-        waits = placed.moving is None and not placed.error and version.scratch is not None and not placed.temp
-        if waits and _made(state, version.file)[-1] is version:
-            _begin(state, version, placed, HOME)
+    queue = state.homeward.get(node)
+    while queue:
+        if _go_home(state, queue.popleft()):
             return
+    for version in state.placed.values():  # what a move has brought to another layer meanwhile
+        if version.placed is not None and version.placed.node is node and _go_home(state, version):
+            return
+
+
+def _go_home(state: State, version: VersionRecord) -> bool:
+    """Send a file home unless it need not go; whether it does. Who had to read it, or to replace it, will not."""
+    placed = version.placed
+    if version.version not in state.placed or placed is None or version.file is None:
+        return False
+    waits = placed.moving is None and not placed.error and version.scratch is not None and not placed.temp
+    if not waits or _made(state, version.file)[-1] is not version:
+        return False
+    _begin(state, version, placed, HOME)
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -283,6 +283,8 @@ class State:
         self.placed: OrderedDict[VersionId, VersionRecord] = OrderedDict()
         #: those of them that may have come to rest, by node, in that order; no other can be moved
         self.resting: OrderedDict[NodeRecord, OrderedDict[VersionId, VersionRecord]] = OrderedDict()
+        #: those that go home when the run is over, by node
+        self.homeward: dict[NodeRecord, deque[VersionRecord]] = {}
         #: files of layered tasks that are at home, on a layer: its device and their size
         self.at_home: dict[str, tuple[DeviceRecord, int]] = {}
         #: copies being removed, and what that will give back

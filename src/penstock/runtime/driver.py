@@ -163,7 +163,10 @@ class Driver(Settling):
             return True  # a callback in the control thread must not wait for itself
         if self._thread is None and not self._stopping:
             self._let_time_pass(reached, timeout)
-        with self.awaiting(), self._changed:
+        with (
+            self.awaiting(),
+            self.lock.raw,
+        ):  # not the condition: an interrupt while that is entered would leave it locked
             self._sleepers += 1
             try:
                 done = self._changed.wait_for(lambda: self._broken or self._stopping or reached(), timeout)
@@ -226,7 +229,7 @@ class Driver(Settling):
 
         while under_way():
             self.house.catch_up()
-            with self._changed:
+            with self.lock.raw:
                 if self._thread is not None and under_way():
                     self._changed.wait(_SHOWN)
             show(files - len(state.placed), self.house.flushed)

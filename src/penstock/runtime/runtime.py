@@ -363,12 +363,14 @@ class Runtime:
             raise
         finally:
             self.stopped = True
-            driver.lock.leave_interrupts()
             for keeper in list(self.stored):
                 keeper.keep()
             self._recorder.draining(time.monotonic())
-            with DrainView(driver.engine.state) as view:
-                driver.stop(view.show)
+            try:
+                with DrainView(driver.engine.state) as view:
+                    driver.stop(view.show)
+            finally:
+                driver.lock.leave_interrupts()
             self.tuning.save(driver.engine.state.tuners)
             self.profiles.save(driver.engine.state)
             self.functions.point_out_misspelt(self.loaded.origins["constraints"])

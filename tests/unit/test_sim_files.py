@@ -8,7 +8,7 @@ from tests.unit.sim_rig import MB, SSD, node, simulate
 from penstock.engine.state import StorageRules
 from penstock.model import events
 from penstock.model.resources import StorageLayer
-from penstock.model.tasks import FailureKind
+from penstock.model.tasks import FailureKind, OnFailure
 from penstock.sim.files import Files, Stored, make_device
 from penstock.sim.simulation import Simulation
 from penstock.sim.workloads import Workload
@@ -178,3 +178,15 @@ def test_each_node_brings_its_own_files_home() -> None:
     outcome = simulate(workload, node("a", 1, fast, slow), node("b", 1, fast, slow))
     assert outcome.makespan == pytest.approx(0.2)
     assert outcome.end == pytest.approx(0.2 + 2 * 2.0)  # two files of each node, at 50 MB/s
+
+
+def test_who_ignores_failures_ignores_that_there_is_no_room() -> None:
+    layer = StorageLayer("ssd", "/ssd", 100.0 * MB, capacity=1000 * MB)
+    workload = Workload()
+    for index in range(3):
+        options = {"capacity": 100 * MB, "on_failure": OnFailure.IGNORE}
+        write = workload.io_task("write", writes=[(f"/ssd/{index}", 100 * MB)], constraint=100, **options)
+    workload.task("after", after=[write], seconds=1.0)
+    outcome = simulate(workload, node("n", 1, layer), room={"ssd": 250 * MB})
+    assert outcome.failures == {FailureKind.STORAGE_FULL: 1}
+    assert outcome.done == 3  # two writes, and the one that waited for the third

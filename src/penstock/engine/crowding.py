@@ -63,25 +63,27 @@ def end_crowd(state: State) -> None:
         state.crowded_since = None
 
 
-def look(state: State) -> None:
-    """I/O tasks wait and none could be placed: help those that wait for room."""
+def look(state: State) -> bool:
+    """I/O tasks wait and none could be placed: help those that wait for room; whether some were refused instead."""
     if not state.ledger.open_io or not is_io_quiet(state):
-        return
+        return False
     if any(is_active(state, course) for course in state.courses.values()):
-        return
+        return False
     if relieve(state) or len(state.ledger.holders) or len(state.ready):
-        return
-    if state.now >= _note_crowd(state) + GRACE:
-        state.crowded_since = None  # who comes later has a grace period of its own
-        rooms: dict[str, str] = {}
-        for task in list(state.io_ready.tasks()):
-            assert isinstance(task, IOTaskRecord)
-            # One that an earlier one took along has left by now.
-            if task.task in state.tasks and task.requirements.layered:
-                if task.anchor not in rooms:
-                    rooms[task.anchor] = _rooms(state, task.anchor)
-                message = _message(task, rooms[task.anchor])
-                finish_without_outputs(state, task, Failure(FailureKind.STORAGE_FULL, message))
+        return False
+    if state.now < _note_crowd(state) + GRACE:
+        return False
+    state.crowded_since = None  # who comes later has a grace period of its own
+    rooms: dict[str, str] = {}
+    refused = [task for task in state.io_ready.tasks() if task.requirements.layered]
+    for task in refused:
+        assert isinstance(task, IOTaskRecord)
+        if task.task in state.tasks:  # else an earlier one took it along
+            if task.anchor not in rooms:
+                rooms[task.anchor] = _rooms(state, task.anchor)
+            message = _message(task, rooms[task.anchor])
+            finish_without_outputs(state, task, Failure(FailureKind.STORAGE_FULL, message))
+    return bool(refused)
 
 
 def next_look(state: State) -> float | None:

@@ -97,27 +97,31 @@ class Engine:
         except KeyError:
             raise InternalError(f"no handler for {event!r}") from None
         handler(state, event)
-        if state.draining:
-            return commands
+        if not state.draining:
+            self._schedule(state)
+        return commands
+
+    def _schedule(self, state: State) -> None:
         if (state.ledger.open or state.hungry) and (len(state.ready) or state.gangs.count):
             placement.dispatch(state)
         # When nothing runs any more, what still waits for room must be helped or refused.
         if state.io_changed or (len(state.io_ready) and not state.ledger.holders):
-            self._schedule_io(state)
+            if self._schedule_io(state):
+                self._schedule(state)  # those that ignore the failure of what was refused may be ready now
         elif state.hungry_io:
             io_placement.send_more(state)
-        return commands
 
-    def _schedule_io(self, state: State) -> None:
+    def _schedule_io(self, state: State) -> bool:
+        """Place I/O tasks, and do what may be done meanwhile; whether some were refused for want of room."""
         if len(state.io_ready):
             crowding.doubt(state)
         io_placement.dispatch(state)
         if len(state.io_ready):
-            crowding.look(state)
-            return
+            return crowding.look(state)
         crowding.end_crowd(state)
         if state.rules.data_movement and state.placed:
             flushing.flush(state)
+        return False
 
     @property
     def unfinished(self) -> int:

@@ -32,7 +32,8 @@ def finish_without_outputs(state: State, task: TaskRecord, failure: Failure) -> 
     """End a task that will not deliver and holds nothing, and all that need what it does not deliver."""
     if failure.kind not in _PASSED_ON:
         failure = replace(failure, path=(task.label,))
-        if task.call.spec.on_failure is OnFailure.IGNORE and task.state is TaskState.RUNNING:
+        tried = task.state is TaskState.RUNNING or failure.kind is FailureKind.STORAGE_FULL
+        if task.call.spec.on_failure is OnFailure.IGNORE and tried:
             _finish_ignored(state, task, failure)
             return
     _finish_all(state, [(task, failure)])
@@ -114,6 +115,9 @@ def _through(failure: Failure, task: TaskRecord) -> Failure:
 def _finish_ignored(state: State, task: TaskRecord, failure: Failure) -> None:
     """A failure that the user wants ignored: returns are None, updated data keep their old content."""
     state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=True))
+    if task.state is TaskState.READY:
+        state.withdraw(task)
+        state.io_changed = True
     state.move(task, TaskState.DONE)
     state.failed += task.call.count
     freed: list[TaskRecord] = []

@@ -18,7 +18,7 @@ from penstock.errors import InternalError
 from penstock.model.commands import Command
 from penstock.model.data import SegmentId, Slot, TaskId, VersionId
 from penstock.model.events import Note, Report
-from penstock.model.resources import Requirements
+from penstock.model.resources import Auto, Requirements
 from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskSpec, TaskState
 from penstock.scheduling.io import IOReadySet
 from penstock.scheduling.view import ReadySet
@@ -264,8 +264,8 @@ class State:
         self.reports: list[Report] = []
         #: versions of files that are being given their name
         self.publishing: set[VersionId] = set()
-        #: the first number that each I/O function had, by its identity
-        self.io_functions: dict[str, int] = {}
+        #: the first number of each function whose constraint is learned, by its identity
+        self.learners: dict[tuple[str, Auto], int] = {}
         #: I/O tasks that want a place
         self.io_ready = IOReadySet(storage.scheduler, storage.ageing)
         self.rules = storage

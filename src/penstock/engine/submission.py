@@ -52,10 +52,13 @@ def submit(state: State, event: Submitted) -> None:
 
 def _record(state: State, call: TaskCall) -> TaskRecord:
     spec = call.spec
-    if not spec.requirements.io:
+    need = spec.requirements
+    if not need.io:
         return TaskRecord(call)
-    # A function that was sent anew has another number; what is learned of it, and waits to be, is of one function.
-    return IOTaskRecord(call, state.io_functions.setdefault(spec.identity or spec.name, spec.function))
+    if need.auto is None:
+        return IOTaskRecord(call, spec.function)
+    # A function that was sent anew has another number; what learns its constraint must see one function.
+    return IOTaskRecord(call, state.learners.setdefault((spec.identity or spec.name, need.auto), spec.function))
 
 
 def _chain_files(state: State, task: TaskRecord) -> None:

@@ -59,7 +59,8 @@ TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = frozenset(
         (_S.READY, _S.RUNNING),
         (_S.READY, _S.QUEUED),
         (_S.READY, _S.CANCELLED),
-        (_S.READY, _S.FAILED),  # the last node that could run it is gone
+        (_S.READY, _S.FAILED),  # the last node that could run it is gone, or no layer has room
+        (_S.READY, _S.DONE),  # no layer has room, and its failure is to be ignored
         (_S.QUEUED, _S.RUNNING),  # it became the head of its lane
         (_S.QUEUED, _S.READY),  # taken back before it started
         (_S.QUEUED, _S.CANCELLED),

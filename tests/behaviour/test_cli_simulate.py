@@ -77,6 +77,8 @@ class Simulate:
         (folder / "app.py").write_text(PROGRAM)
         (folder / "penstock.toml").write_text(LAYERS)
         (folder / "workflow.json").write_text(json.dumps(WORKFLOW))
+        (folder / "log.jsonl").write_text("hello\nworld\n")
+        (folder / "empty.jsonl").write_text("")
         self.environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
         self.environ |= {"COLUMNS": "100", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
 
@@ -175,6 +177,13 @@ def test_a_workflow_names_its_machines_and_its_files_use_a_disk(simulate: Simula
     assert under["makespan"] == pytest.approx(8.0)
 
 
+def test_what_was_measured_of_a_device_is_scaled_with_its_bandwidth(simulate: Simulate) -> None:
+    (simulate.folder / "penstock.toml").write_text(LAYERS + 'measured = "1: 50MB/s, 2: 100MB/s"\n')
+    one = ("app.py", "--cores", "1", "--duration", "compute=0")
+    assert simulate.analysis(*one, "--", "1")["makespan"] == pytest.approx(2.0)  # 100 MB at 50 MB/s
+    assert simulate.analysis(*one, "--layer", "ssd.bandwidth=400MB/s", "--", "1")["makespan"] == pytest.approx(0.5)
+
+
 def test_other_devices_a_lost_node_a_network_and_a_slow_master(simulate: Simulate) -> None:
     machine = ("--nodes", "2", "--cores", "4")
     usual = simulate.analysis("app.py", *machine, "--", "20")["makespan"]
@@ -203,7 +212,7 @@ def test_a_sweep_compares_all_combinations_and_marks_the_best(simulate: Simulate
     assert [row[:2] for row in rows] == [[nodes, name] for nodes in "125" for name in ("fifo", "lifo")]
     assert ["◀" in row for row in rows] == [False] * 4 + [True] * 2
     assert "nodes=5 scheduler=lifo: 10 s" in shown.stderr
-    assert re.search(r"● fifo +○ lifo", shown.stdout)
+    assert re.search(r"● scheduler=fifo +○ scheduler=lifo", shown.stdout)
     points = json.loads((simulate.folder / "sweep.json").read_text())
     assert points[-1]["settings"] == {"nodes": "5", "scheduler": "lifo"}
     assert points[-1]["outcome"]["analysis"]["makespan"] == pytest.approx(10.0)
@@ -223,6 +232,63 @@ def test_a_combination_that_fails_is_shown_and_the_others_are_too(simulate: Simu
     )
     shown = simulate("wide.py", "--sweep", "cores=2,4", status=1)
     assert re.search(r"2 +failed", shown.stdout) and re.search(r"4 +4 s", shown.stdout)
+    assert "cores=2: ConstraintError: task f requires computing_units=4" in shown.stdout
+    assert "cores=2: failed\n" in shown.stderr
+
+
+def test_a_sweep_that_is_interrupted_shows_what_was_finished(simulate: Simulate) -> None:
+    (simulate.folder / "slow.py").write_text(
+        "import time\nfrom penstock import task\nfrom penstock.runtime import session\n"
+        "@task(duration=1.0)\ndef f():\n    pass\nf().result()\n"
+        "if session.current().cpus == 3:\n    open('begun', 'w')\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        simulate.command("slow.py", "--cores", "1", "--sweep", "nodes=1,3", "--json", "sweep.json"),
+        cwd=simulate.folder,
+        env=simulate.environ,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "nodes=1: 1 s\n"
+        deadline = time.monotonic() + 30
+        while not (simulate.folder / "begun").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+        shown, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "penstock: interrupted\n")
+    assert re.search(r"1 +1 s", shown) and "failed" not in shown
+    assert [point["settings"] for point in json.loads((simulate.folder / "sweep.json").read_text())] == [{"nodes": "1"}]
+
+
+def test_the_processes_of_a_sweep_end_with_it_however_that_ends(simulate: Simulate) -> None:
+    (simulate.folder / "slow.py").write_text(
+        "import os, time\nwith open('new', 'w') as file:\n    file.write(str(os.getpid()))\n"
+        "os.rename('new', 'begun')\ntime.sleep(60)\n"
+    )
+    begun = simulate.folder / "begun"
+    command = simulate.command("slow.py", "--sweep", "nodes=1,2")
+    with subprocess.Popen(command, cwd=simulate.folder, env=simulate.environ, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 30
+        while not begun.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+    child = int(begun.read_text())
+    while is_running(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and not only waits for somebody to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -263,6 +329,19 @@ def test_a_sweep_that_is_interrupted_leaves_nothing(simulate: Simulate, number: 
         (["app.py", "--layer", "ssd.speed=3"], "expected layer.NAME.bandwidth or layer.NAME.capacity"),
         (["app.py", "--layer", "hdd.bandwidth=3MB/s"], "no node has a layer 'hdd'; there are ssd"),
         (["app.py", "--lose", "node-1"], "--lose node-1: expected a node and when it is lost"),
+        (["app.py", "--lose", "node-1@soon"], "--lose node-1@soon: cannot read 'soon'"),
+        (["app.py", "--duration", "f=normal(-2,1)"], "--duration f=normal(-2,1): cannot read '-2'"),
+        (["app.py", "--default-duration", "x"], "--default-duration x: cannot read 'x'"),
+        (["app.py", "--files-under", "."], "is for workflows; app.py is a program"),
+        (
+            ["workflow.json", "--files-under", "/nowhere"],
+            "--files-under /nowhere: no storage layer is there; layers: ssd",
+        ),
+        (["workflow.json", "--main-time"], "--main-time is for programs; workflow.json is a workflow"),
+        (["log.jsonl", "--default-duration", "1s"], "all tasks of a recorded run have a duration"),
+        (["log.jsonl"], "log.jsonl is no whole event log"),
+        (["empty.jsonl"], "it has no record `run_started`"),
+        (["app.py", "--sweep", "layer.hdd.bandwidth=1MB/s,2MB/s"], "no node has a layer 'hdd'; there are ssd"),
         (["app.py", "--nodes", "2", "--lose", "node-9@3s"], "there is no node 'node-9'; did you mean node-"),
         (["workflow.json", "--duration", "wrok=3"], "no task is called 'wrok'; did you mean work?"),
         (["app.py", "--duration", "compute"], "write name=duration"),
@@ -290,6 +369,100 @@ def test_a_mistake_is_told_before_anything_runs(simulate: Simulate, arguments: l
 def test_a_program_that_fails_shows_its_own_traceback(simulate: Simulate) -> None:
     shown = simulate("app.py", "--", "many", status=1)
     assert "invalid literal for int()" in shown.stderr and "simulate_input" not in shown.stderr
+
+
+FALLS_OVER = """
+from penstock import task, wait_on
+
+@task(duration=1.0)
+def f(x):
+    pass
+
+wait_on([f(i) for i in range(4)])
+f(4)
+raise ValueError("fell over")
+"""
+
+
+def test_what_was_done_until_a_program_fell_over_is_shown_and_written(simulate: Simulate) -> None:
+    (simulate.folder / "falls.py").write_text(FALLS_OVER)
+    shown = simulate("falls.py", "--cores", "2", "--json", "a.json", "--log", "l.jsonl", status=1)
+    assert "the program fell over" in shown.stdout and "4 done" in shown.stdout
+    assert shown.stderr.endswith("ValueError: fell over\n") and "simulate_input" not in shown.stderr
+    written = json.loads((simulate.folder / "a.json").read_text())
+    assert written["error"] == "ValueError: fell over" and written["analysis"]["done"] == 4
+    *_, last = read_log(str(simulate.folder / "l.jsonl"))
+    assert isinstance(last, RunEnded) and not last.ok
+
+
+def test_tasks_that_failed_are_named_with_the_reason(simulate: Simulate) -> None:
+    (simulate.folder / "fails.py").write_text(
+        "from penstock import task\n@task(duration=1.0, retries=2, simulated=lambda: 1 / 0)\ndef f():\n    pass\nf()\n"
+    )
+    shown = simulate("fails.py", "--cores", "1", "--json", "a.json", status=1).stdout
+    assert "failed: f (task 1): ZeroDivisionError: division by zero" in shown and "1 node of 1 core," in shown
+    assert re.search(r"f +█+ +3 s +1 +3 +1 s", shown)  # in total, calls, attempts, mean
+    written = json.loads((simulate.folder / "a.json").read_text())["analysis"]
+    assert [segment["attempt"] for segment in written["critical_path"]["segments"]] == [1, 2, 3]
+
+
+def test_tasks_of_which_nothing_is_known_take_the_default_time(simulate: Simulate) -> None:
+    (simulate.folder / "bare.py").write_text(
+        "from penstock import task\n@task\ndef f(i):\n    pass\nfor i in range(4):\n    f(i)\n"
+    )
+    bare = ("bare.py", "--cores", "2", "--default-duration")
+    environ = {"XDG_CACHE_HOME": str(simulate.folder)}
+    assert "makespan  6 s" in simulate(*bare, "3s", **environ).stdout
+    assert "makespan  6 s" in simulate(*bare, "uniform(3,3)", **environ).stdout
+    swept = simulate(*bare, "3s", "--sweep", "seed=1,2", **environ).stdout
+    assert len(re.findall(r"\b6 s\b", swept)) == 2
+    workflow = json.loads(json.dumps(WORKFLOW))
+    del workflow["workflow"]["execution"]
+    (simulate.folder / "workflow.json").write_text(json.dumps(workflow))
+    assert simulate.analysis("workflow.json", "--cores", "2", "--default-duration", "2s")["makespan"] == 4.0
+
+
+def test_the_time_of_the_program_itself_counts_if_it_is_to(simulate: Simulate) -> None:
+    (simulate.folder / "thinks.py").write_text(
+        "import time\nfrom penstock import task\n@task(duration=1.0)\ndef f():\n    pass\n"
+        "time.sleep(0.05)\nf().result()\n"
+        "time.sleep(0.05)\nf().result()\n"
+    )
+    assert simulate.analysis("thinks.py")["makespan"] == 2.0
+    assert 2.05 <= simulate.analysis("thinks.py", "--main-time")["makespan"] < 4.0
+
+
+def test_a_log_that_was_cut_off(simulate: Simulate) -> None:
+    simulate("app.py", "--cores", "4", "--log", "run.jsonl", "--quiet", "--", "20")
+    lines = (simulate.folder / "run.jsonl").read_text().splitlines(keepends=True)
+    half = next(number for number, line in enumerate(lines) if line.startswith('{"event":"finished"')) + 1
+    (simulate.folder / "cut.jsonl").write_text("".join(lines[:half]))
+    assert "cut.jsonl: 39 of 40 tasks were cancelled or had not ended" in simulate("cut.jsonl").stderr
+    first = next(number for number, line in enumerate(lines) if line.startswith('{"event":"submitted"'))
+    (simulate.folder / "headless.jsonl").write_text("".join(lines[first + 1 :]))
+    assert "are its first lines missing?" in simulate("headless.jsonl", status=2).stderr
+
+
+def test_json_on_standard_output_and_an_output_that_is_full(simulate: Simulate) -> None:
+    assert json.loads(simulate("workflow.json", "--json", "-").stdout)["analysis"]["done"] == 3
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            simulate.command("workflow.json"),
+            cwd=simulate.folder,
+            env=simulate.environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (run.returncode, run.stderr) == (1, "penstock: cannot print: No space left on device\n")
+
+
+def test_a_node_that_the_recorded_run_lost_may_be_lost_at_another_time(simulate: Simulate) -> None:
+    simulate("app.py", "--nodes", "2", "--lose", "node-2@6s", "--log", "run.jsonl", "--quiet", "--", "20")
+    sooner = simulate.analysis("run.jsonl", "--lose", "node-2@1s")["makespan"]
+    assert sooner > simulate.analysis("run.jsonl")["makespan"]
 
 
 def test_a_module_and_a_program_without_tasks(simulate: Simulate) -> None:

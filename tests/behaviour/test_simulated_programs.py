@@ -855,6 +855,37 @@ def test_files_on_disk_are_read_and_left_alone(in_folder: Path) -> None:
     assert {path.name: path.read_text() for path in in_folder.iterdir()} == {"input": "text"}
 
 
+def test_files_on_disk_are_left_alone_before_the_first_task_and_after_the_last(in_folder: Path) -> None:
+    for name in ("kept", "input"):
+        (in_folder / name).write_text("text")
+
+    def program() -> None:
+        with penstock.open_file("kept", "w") as file:
+            file.write("other")
+        with penstock.open_file("new", "w") as file:
+            file.write("other")
+        penstock.delete_file("input")
+        with penstock.Runtime():
+            reads("new")
+            with pytest.raises(penstock.CallError, match="does not exist"):
+                reads("input")
+        penstock.delete_file("kept")
+        with pytest.raises(FileNotFoundError):
+            penstock.delete_file("kept")
+
+    assert simulate(program).done == 1
+    assert {path.name: path.read_text() for path in in_folder.iterdir()} == {"kept": "text", "input": "text"}
+
+
+def test_files_are_left_alone_without_a_runtime_in_simulated_mode(script: Script) -> None:
+    (script.folder / "kept").write_text("text")
+    program = "import penstock\nwith penstock.open_file('kept', 'w') as file:\n    file.write('other')\n"
+    script(program + "penstock.delete_file('kept')\n", PENSTOCK_MODE="simulated")
+    assert (script.folder / "kept").read_text() == "text"
+    script(program)
+    assert (script.folder / "kept").read_text() == "other"
+
+
 def test_deleting_a_file_that_tasks_write_waits_for_them(in_folder: Path) -> None:
     def program() -> None:
         writes("a")
@@ -933,7 +964,7 @@ def test_an_io_task_of_which_nothing_is_known_needs_a_duration() -> None:
     @task(path=FILE_OUT)
     def vague(path: str) -> None: ...
 
-    with pytest.raises(ConfigError, match="vague has no duration"):
+    with pytest.raises(ConfigError, match=r"vague transfers.*@task\(size="):
         simulate(lambda: vague("/nowhere/ssd/a"), nodes=nodes(1, 1, SSD))
 
 
@@ -1035,6 +1066,45 @@ def test_a_program_takes_as_long_as_the_workload_of_its_graph(
     assert (outcome.makespan, outcome.busy) == (expected.makespan, expected.busy)
 
 
+def test_an_implementation_that_no_node_can_host_needs_no_duration() -> None:
+    @task(duration=2)
+    def small() -> None: ...
+
+    @penstock.implement(of=small)
+    @constraint(computing_units=64)
+    @task
+    def huge() -> None: ...
+
+    def program() -> None:
+        for _ in range(4):
+            small()
+
+    assert simulate(program, cpus=2).makespan == 4
+    with pytest.raises(ConfigError, match="huge has no duration"):
+        simulate(program, cpus=64)
+
+
+def test_a_wrong_simulated_is_named_where_it_fails() -> None:
+    @task(duration=1, simulated=lambda: 3)
+    def takes_one(step: int) -> int: ...
+
+    def program() -> None:
+        takes_one(1).result()
+
+    with pytest.raises(TypeError, match="takes 0 positional arguments") as raised:
+        simulate(program)
+    assert "in simulated=… of task" in "".join(raised.value.__notes__)
+    assert "simulated_runtime.py" not in str(raised.value.__cause__)
+
+
+def test_constraints_for_a_misspelt_task_are_pointed_out(script: Script) -> None:
+    (script.folder / "penstock.toml").write_text("[constraints.narow]\ncomputing_units = 2\n")
+    said = script(
+        "from penstock import task\n@task(duration=1)\ndef narrow(): ...\nnarrow()\n", PENSTOCK_MODE="simulated"
+    ).stderr
+    assert "[constraints.narow]" in said and "did you mean narrow?" in said
+
+
 def test_implementations_have_durations_of_their_own() -> None:
     @constraint(computing_units=2)
     @task(duration=10)
@@ -1051,6 +1121,100 @@ def test_implementations_have_durations_of_their_own() -> None:
     assert simulate(program, cpus=4).makespan < 60  # each is tried, then the quick one is taken
     assert simulate(program, cpus=1).makespan == 100  # only the quick one fits
     assert simulate(program, cpus=1, durations={"quick": 2.0}).makespan == 200
+
+
+def test_durations_are_given_as_they_are_declared() -> None:
+    def program() -> None:
+        undeclared()
+        written()
+
+    assert simulate(program, cpus=1, durations={"written": "3s"}, default_duration="500 ms").makespan == 3.5
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"nodes": []}, "at least one"),
+        ({"network": 5}, "expected Network"),
+        ({"durations": {"fixed": "soon"}}, "'soon'"),
+        ({"default_duration": -1}, "-1"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        simulate(fixed, **options)
+
+
+def test_what_an_executor_is_given_needs_a_duration() -> None:
+    def program() -> None:
+        with penstock.Executor() as executor:
+            executor.submit(print)
+
+    with pytest.raises(ConfigError, match=r"Executor.submit\(\).*--duration _apply=1.5"):
+        simulate(program)
+    assert simulate(program, durations={"_apply": 2.0}).makespan == 2
+
+
+def test_a_file_that_went_with_its_node_is_named_by_the_task_that_reads_it(in_folder: Path) -> None:
+    ssd = StorageLayer("ssd", str(in_folder), bandwidth=100.0 * MB)
+
+    def program() -> None:
+        writes("a")
+        fixed().result()
+        fixed().result()
+        reads("a").result()
+
+    with pytest.raises(penstock.TaskFailed, match="a was on node n1, which was lost"):
+        simulate(program, nodes=nodes(2, 1, ssd), lost=[(2.0, "n1")])
+
+
+def test_time_passes_when_all_threads_of_a_program_wait() -> None:
+    def chain() -> None:
+        for _ in range(3):
+            written().result()
+
+    def program() -> None:
+        threads = [threading.Thread(target=chain) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    # One after the other they would take 18 s; what a busy machine lets a thread miss is a step or two.
+    assert 6 <= simulate(program, cpus=4).makespan <= 10
+
+
+def test_a_thread_that_computes_for_itself_holds_up_nobody_for_ever() -> None:
+    over = threading.Event()
+
+    def spin() -> None:
+        while not over.is_set():
+            pass
+
+    def program() -> None:
+        thread = threading.Thread(target=spin)
+        thread.start()
+        try:
+            written().result()
+        finally:
+            over.set()
+            thread.join()
+
+    assert simulate(program).makespan == 2
+
+
+def test_the_log_goes_to_the_run_directory_which_is_made(script: Script) -> None:
+    program = "from penstock import task\n@task(duration=1)\ndef f(): ...\nf()\n"
+    said = script(program, PENSTOCK_MODE="simulated", PENSTOCK_RUN_DIR="kept/run").stderr
+    assert not said and (script.folder / "kept/run/events.jsonl").read_text().count('"finished"') == 1
+
+
+def test_sizes_of_parameters_that_there_are_not() -> None:
+    @task(duration=1, path=FILE_OUT, size=lambda path: {"pat": "1GB"})
+    def sized(path: str) -> None: ...
+
+    with pytest.raises(ConfigError, match="no parameter 'pat'; there are path, returns"):
+        simulate(lambda: sized("a"))
 
 
 def test_a_node_that_joins_later() -> None:

@@ -313,6 +313,12 @@ def test_what_no_node_can_ever_give_is_refused() -> None:
         {"fails": 1.5},
         {"at": -1.0},
         {"reads": ["/nowhere"]},
+        {"takes": ["nothing"]},
+        {"gives": [("x", -1)]},
+        {"seconds": "2s"},
+        {"after": [99]},
+        {"secs": 1.0},
+        {"on_failure": "nonsense"},
     ],
 )
 def test_tasks_that_cannot_be_meant_are_refused(details: dict[str, Any]) -> None:

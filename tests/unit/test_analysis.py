@@ -63,6 +63,13 @@ def done(
     return records.Finished(t, task, 1, node, lane, seconds, size, layer)
 
 
+def text_of(analysis: Analysis) -> str:
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(analysis_view(analysis, console, "title"))
+    return capture.get()
+
+
 def shown(path: Iterable[Segment]) -> list[tuple[str, float, float, int]]:
     return [(segment.kind, segment.start, segment.end, segment.task) for segment in path]
 
@@ -149,6 +156,32 @@ def test_an_attempt_that_failed_is_on_the_path_of_the_next() -> None:
     assert shown(analysis.critical_path.segments) == [("running", 0.0, 2.0, 1), ("running", 2.0, 5.0, 1)]
     assert (analysis.retried, analysis.done, analysis.failed) == (1, 1, 0)
     assert analysis.utilisation == 1.0
+    (use,) = analysis.functions
+    assert (use.tasks, use.attempts, use.seconds, use.mean) == (1, 2, 5.0, 3.0)
+
+
+def test_failures_are_kept_with_their_reason_and_more_of_them_are_counted() -> None:
+    run = started(8)
+    for task in range(1, 9):
+        run += [called(task), sent(task, 0.0, lane=task)]
+        run.append(records.Failed(2.0, task, 1, "a", task, "exception", f"no\n{task}", True))
+    analysis = analyse(run)
+    assert [(one.task, one.name, one.message) for one in analysis.failures[:2]] == [
+        (1, "f", "no\n1"),
+        (2, "f", "no\n2"),
+    ]
+    shown = text_of(analysis)
+    assert "failed: f (task 1): no 1\n" in shown and "and 3 more failed" in shown
+
+
+def test_functions_nodes_and_devices_beyond_the_first_are_summed_up() -> None:
+    run = started(8, storage=[SSD])
+    for task in range(1, 9):
+        run += [called(task, name=f"f{task}"), sent(task, 0.0, lane=task), done(task, 2.0, 2.0, lane=task)]
+    run.append(records.Moved(3.0, 9, "/ssd/x", "/home/x", "ssd", 10 * MB, 1.0))
+    shown = text_of(analyse(run))
+    assert "  1 other " in shown and "attempts" not in shown
+    assert "0 B/s" not in shown
 
 
 def test_data_that_were_fetched_from_another_node_are_on_the_path() -> None:
@@ -356,11 +389,8 @@ def workloads(draw: st.DrawFn) -> Workload:
             files = [(f"/gpfs/x{number}", draw(st.sampled_from([0, 100 * MB])))]
             constraint = draw(st.sampled_from([None, "10MB/s", "40MB/s", "auto"]))
             more = {"writes": files, "capacity": draw(st.sampled_from([0, 100 * MB]))}
-            jobs.append(
-                workload.io_task(
-                    f"w{more['capacity']}", constraint=constraint, seconds=seconds, after=after, at=at, **more
-                )
-            )
+            name = f"w{more['capacity']}-{constraint}"  # of one function, all calls ask for the same
+            jobs.append(workload.io_task(name, constraint=constraint, seconds=seconds, after=after, at=at, **more))
     return workload
 
 

@@ -25,9 +25,15 @@ def tasks(count: int, **details: Any) -> Workload:
 
 @pytest.mark.parametrize(("fails_first", "done", "makespan"), [(0, 1, 1.0), (2, 1, 3.0), (3, 0, 3.0)])
 def test_the_first_attempts_fail_and_the_next_one_does_not(fails_first: int, done: int, makespan: float) -> None:
-    workload = tasks(1, fails_first=fails_first, retries=2, on_failure=OnFailure.RETRY)
-    outcome = simulate(workload)
-    assert (outcome.done, outcome.makespan) == (done, makespan)
+    # As in a program, retries alone mean that failures are tried again.
+    for options in ({}, {"on_failure": OnFailure.RETRY}, {"on_failure": "retry"}):
+        outcome = simulate(tasks(1, fails_first=fails_first, retries=2, **options))
+        assert (outcome.done, outcome.makespan) == (done, makespan)
+
+
+def test_a_task_that_fails_without_being_tried_again() -> None:
+    assert simulate(tasks(1, fails_first=1)).failed == 1
+    assert simulate(tasks(1, fails_first=1, retries=2, on_failure="fail")).failed == 1
 
 
 def test_what_ran_on_a_lost_node_runs_again_elsewhere() -> None:
@@ -156,11 +162,31 @@ def test_a_slow_master_hears_late_of_a_lost_node_and_loses_nothing() -> None:
         {"joins": [(1.0, node("n"))]},
         {"lost": [(2.0, "n")], "joins": [(1.0, node("n"))]},
         {"lost": [(float("nan"), "n")]},
+        {"lost": [("n", 1.0)]},
+        {"joins": [(node("m"), 1.0)]},
     ],
 )
 def test_comings_and_goings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="node"):
         simulate(tasks(1), **settings)
+
+
+def test_two_nodes_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two nodes are called 'n'"):
+        simulate(tasks(1), node("n"), node("n"))
+
+
+@pytest.mark.parametrize("settings", [{"room": {"sdd": 5}}, {"stream_bandwidth": {"sdd": 5.0}}])
+def test_a_layer_that_no_node_has_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="no node has a layer 'sdd'; there are: ssd"):
+        simulate(tasks(1), node("n", 2, SSD), **settings)
+
+
+def test_a_simulation_runs_once() -> None:
+    simulation = Simulation([node("n")], tasks(1))
+    simulation.run()
+    with pytest.raises(ConfigError, match="run already"):
+        simulation.run()
 
 
 # --- gangs ----------------------------------------------------------------------------------------------------------

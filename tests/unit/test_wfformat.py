@@ -11,6 +11,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.model.resources import Node, StorageLayer
+from penstock.sim.network import Network
 from penstock.sim.simulation import Simulation
 from penstock.sim.wfformat import UNKNOWN_MEMORY, read_machines, read_wfformat
 from penstock.sim.workloads import Uniform
@@ -135,6 +136,23 @@ def test_version_1_6_is_read_alike(written: Callable[[Any], str]) -> None:
     assert makespan(read_wfformat(written(content))) == 8
 
 
+def test_a_task_on_another_node_gets_the_files_that_it_reads_and_no_others(written: Callable[[Any], str]) -> None:
+    nodes = [Node(name, 2, 10**9) for name in "mn"]  # each part needs two cores, so one is on the other node
+    simulation = Simulation(nodes, read_wfformat(written(instance())), network=Network(100 * MB))
+    # split, its second file on the way for a second, the part there; then the file of one part, and join
+    outcome = simulation.run()
+    assert outcome.makespan == pytest.approx(1 + (1 + 3) + (1 + 4))
+    assert sum(use.transferred for name, use in outcome.links.items() if name.endswith(":in")) == 200 * MB
+
+
+def test_what_nobody_tells_takes_the_default_time(written: Callable[[Any], str]) -> None:
+    content = instance()
+    content["workflow"]["execution"]["tasks"].pop(0)  # of the split
+    assert makespan(read_wfformat(written(content), default=5.0)) == 5 + 3 + 4
+    del content["workflow"]["execution"]
+    assert makespan(read_wfformat(written(content), default=5.0)) == 15
+
+
 def test_version_1_4_calls_tasks_by_name(written: Callable[[Any], str]) -> None:
     def file(name: str, link: str) -> Any:
         return {"name": name, "link": link, "sizeInBytes": 10}
@@ -159,7 +177,7 @@ def test_version_1_4_calls_tasks_by_name(written: Callable[[Any], str]) -> None:
     workload = read_wfformat(written(content))
     assert [job.call.spec.name for job in workload.jobs] == ["first_1", "second_2"]
     assert [job.call.spec.requirements.cpus for job in workload.jobs] == [1, 2]
-    assert workload.jobs[0].makes == 10
+    assert workload.jobs[0].sizes == (10,)
     assert makespan(workload) == 3
 
 

@@ -135,7 +135,8 @@ def open_file(path: Any, mode: str = "r", **options: Any) -> IO[Any]:
     writing = any(letter in mode for letter in "wax+")
     runtime = session.running()
     if runtime is None:
-        return open(path, mode, **options)
+        files = session.files()
+        return open(path, mode, **options) if files is None else files.open(path, mode, options)
     name = as_path(path, "the file")
     wait_for_file(runtime, name, alone=writing)
     if writing:
@@ -148,7 +149,11 @@ def delete_file(path: Any) -> None:
     runtime = session.running()
     name = as_path(path, "the file")
     if runtime is None:
-        os.unlink(path)
+        files = session.files()
+        if files is None:
+            os.unlink(path)
+        else:
+            files.remove(path)
         return
     wait_for_file(runtime, name, alone=True)
     runtime.files.remove(path)

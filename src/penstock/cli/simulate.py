@@ -5,25 +5,20 @@ arguments checked ──▶ one simulation, or a sweep of many ──▶ analysi
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from penstock.cli.simulate_input import Request, SimulatedRun
-    from penstock.observe.analysis import Analysis
+    from penstock.cli.simulate_command import Command
 
 __all__ = ["simulate"]
 
 _FAILED, _USAGE, _INTERRUPTED, _TERMINATED = 1, 2, 130, 143
-#: parts of the critical path that JSON has room for
-_MOST_SEGMENTS = 1000
 
 
 def simulate(
@@ -63,6 +58,13 @@ def simulate(
         list[str] | None,
         typer.Option(metavar="TASK=TIME", help='How long a task takes: "f=2s", "f=lognormal(2,0.3)". Repeat it.'),
     ] = None,
+    default_duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long a task takes of which nothing is known.")
+    ] = None,
+    main_time: Annotated[
+        bool,
+        typer.Option("--main-time", help="The time that the program takes for itself counts; it differs each time."),
+    ] = False,
     lose: Annotated[
         list[str] | None, typer.Option(metavar="NODE@TIME", help='Lose a node: "node-3@90s". Repeat it.')
     ] = None,
@@ -77,8 +79,11 @@ def simulate(
     plot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw it (.png, .svg, .pdf); needs matplotlib.")
     ] = None,
-    as_json: Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write the analysis as JSON.")] = None,
+    as_json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the analysis as JSON; - prints it.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but what the program prints.")] = False,
+    lifeline: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run INPUT on virtual time, on a machine that need not exist, and tell where the time went.
 
@@ -86,6 +91,8 @@ def simulate(
     """
     from penstock.errors import ConfigError, PenstockError
 
+    if lifeline is not None:
+        threading.Thread(target=_end_with, args=(lifeline,), name="penstock-lifeline", daemon=True).start()
     flags = {
         "nodes": nodes,
         "cores": cores,
@@ -98,207 +105,152 @@ def simulate(
         "decision_cost": decision_cost,
         "seed": seed,
     }
-    settings = {name: value for name, value in flags.items() if value is not None}
     try:
-        command = _Command(
-            given, args or [], module, settings, layer or [], duration or [], lose or [], files_under or ""
+        from penstock.cli.simulate_command import Command
+        from penstock.cli.simulate_output import check_outputs
+
+        settings = {name: value for name, value in flags.items() if value is not None} | _layer_settings(layer or [])
+        command = Command(
+            given=given,
+            args=args or [],
+            module=module,
+            settings=settings,
+            durations=duration or [],
+            default_duration=default_duration,
+            main_time=main_time,
+            lose=lose or [],
+            files_under=os.path.abspath(files_under) if files_under else "",
         )
-        _check_outputs(as_json, plot)
+        command.check()
+        check_outputs(as_json, plot)
         if sweep and log is not None:
             raise ConfigError(f"--log {log}: a sweep is of many runs, and a log of one; leave out the one or the other")
         if sweep:
-            raise typer.Exit(command.compare(sweep, as_json, plot))
-        raise typer.Exit(command.run(log, as_json, plot, quiet=quiet))
+            raise typer.Exit(_compare(command, sweep, as_json, plot))
+        raise typer.Exit(_run(command, log, as_json, plot, quiet=quiet))
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         raise typer.Exit(_USAGE) from None
     except KeyboardInterrupt:
         print("penstock: interrupted", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
+    except BrokenPipeError:  # whoever read it has read enough
+        _forget_output()
+        raise typer.Exit(_FAILED) from None
+    except OSError as error:
+        _forget_output()
+        print(f"penstock: cannot print: {error.strerror}", file=sys.stderr)
+        raise typer.Exit(_FAILED) from None
 
 
-class _Command:
-    """What was asked for, checked."""
+def _end_with(lifeline: int) -> None:
+    """End when whoever holds the other end of a pipe does: nobody wants to know any more what comes of this."""
+    os.read(lifeline, 1)
+    os._exit(_TERMINATED)
 
-    def __init__(
-        self,
-        given: str,
-        args: list[str],
-        module: bool,
-        settings: dict[str, str],
-        layers: list[str],
-        durations: list[str],
-        lose: list[str],
-        files_under: str,
-    ) -> None:
-        from penstock.cli.simulate_input import kind_of
-        from penstock.cli.simulate_settings import read_settings
-        from penstock.errors import ConfigError
 
-        for text in layers:
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise ConfigError(f"--layer {text}: expected NAME.bandwidth=VALUE or NAME.capacity=VALUE")
-            settings[f"layer.{name.strip()}"] = value.strip()
-        self._given, self._args, self._module = given, args, module
-        self._settings = settings
-        self._durations, self._lose, self._files_under = durations, lose, files_under
-        read_settings(settings)
-        kind_of(given, as_module=module)
+def _layer_settings(layers: list[str]) -> dict[str, str]:
+    from penstock.errors import ConfigError
 
-    def run(self, log: str | None, as_json: str | None, plot: str | None, *, quiet: bool) -> int:
-        """One simulation; the exit status."""
-        from penstock.cli.program import print_exception
-        from penstock.cli.simulate_input import ProgramFailed, simulate_once
-        from penstock.observe.analysis import analyse_history
+    settings = {}
+    for text in layers:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--layer {text}: expected NAME.bandwidth=VALUE or NAME.capacity=VALUE")
+        settings[f"layer.{name.strip()}"] = value.strip()
+    return settings
 
-        request = self._request(log, quiet=quiet)
-        try:
-            run = simulate_once(request)
-        except ProgramFailed as failure:
-            print_exception(failure.error)
-            return _FAILED
-        analysis = analyse_history(run.history)
-        if as_json is not None:
-            _write_json(as_json, self._given, self._settings, analysis)
-        if plot is not None:
-            from penstock.observe.figures import draw_analysis
 
-            draw_analysis(analysis, plot, self._title(run))
-        if not quiet:
-            self._show(run, analysis, log, plot)
-        return run.status or (_FAILED if analysis.failed else 0)
+def _forget_output() -> None:
+    """Nothing can be printed any more: what is left must not be tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def _request(self, log: str | None, *, quiet: bool) -> Request:
-        from penstock.cli.simulate_input import Request
-        from penstock.cli.simulate_settings import read_settings
-        from penstock.runtime.simulated_durations import parse_given
 
-        return Request(
-            input=self._given,
-            args=self._args,
-            as_module=self._module,
-            settings=read_settings(self._settings),
-            durations=dict(map(parse_given, self._durations)),
-            lose=self._lose,
-            files_under=self._files_under,
-            log=log,
-            progress=not quiet,
-        )
+# --- one simulation ---------------------------------------------------------------------------------------------------
 
-    def _title(self, run: SimulatedRun) -> str:
-        from penstock.units import format_count
 
-        nodes = run.machine.nodes
-        cpus = {node.cpus for node in nodes}
-        units = f"{cpus.pop()} cores" if len(cpus) == 1 else f"{min(cpus)} to {max(cpus)} cores"
-        place = f"{format_count(len(nodes))} nodes of {units}" if len(nodes) > 1 else f"1 node of {units}"
-        return f"{self._given}, simulated on {place}, {run.machine.scheduler}"
+def _run(command: Command, log: str | None, as_json: str | None, plot: str | None, *, quiet: bool) -> int:
+    """Simulate, show and write what came of it; the exit status."""
+    from penstock.cli.program import print_exception
+    from penstock.cli.simulate_input import simulate_once
+    from penstock.cli.simulate_output import STANDARD_OUTPUT, console, title, write_analysis
+    from penstock.observe.analysis import analyse_history
 
-    def _show(self, run: SimulatedRun, analysis: Analysis, log: str | None, plot: str | None) -> None:
+    run = simulate_once(command.request(log, quiet=quiet))
+    analysis = analyse_history(run.history)
+    if as_json is not None:
+        error = "" if run.error is None else f"{type(run.error).__name__}: {run.error}"
+        write_analysis(as_json, command.given, command.settings, analysis, error)
+    heading = title(command.given, run.machine)
+    if plot is not None:
+        from penstock.observe.figures import draw_analysis
+
+        draw_analysis(analysis, plot, heading)
+    # A program that fell over before it came to anything has nothing to show but why.
+    if not quiet and as_json != STANDARD_OUTPUT and not (run.error is not None and not run.history.calls):
         from penstock.observe.analysis_view import analysis_view
 
-        console = _console()
-        console.print(analysis_view(analysis, console, self._title(run)))
+        shown = console()
+        heading += "" if run.error is None else "; the program fell over"
+        shown.print(analysis_view(analysis, shown, heading))
         for what, path in (("event log", log), ("plot", plot)):
             if path is not None:
-                console.print(f"\n{what}: {path}", markup=False)
+                shown.print(f"\n{what}: {path}", markup=False)
+    if run.error is not None:
+        sys.stdout.flush()
+        print_exception(run.error)
+        return _FAILED
+    return run.status or (_FAILED if analysis.failed else 0)
 
-    # --- sweeps -------------------------------------------------------------------------------------------------------
 
-    def compare(self, sweeps: list[str], as_json: str | None, plot: str | None) -> int:
-        """All combinations of the settings that are swept; the exit status."""
-        from penstock.cli.simulate_comparison import comparison, comparison_plot
-        from penstock.cli.simulate_settings import split_sweep
-        from penstock.cli.simulate_sweep import run_sweep, words
-        from penstock.errors import ConfigError
+# --- sweeps -----------------------------------------------------------------------------------------------------------
 
-        grid: dict[str, list[str]] = {}
-        for text in sweeps:
-            name, values = split_sweep(text)
-            if name in grid:
-                raise ConfigError(f"--sweep {text}: {name} is swept already; give all its values at once")
-            if name in self._settings:
-                raise ConfigError(f"--sweep {text}: {name}={self._settings[name]} is given too; keep one of the two")
-            grid[name] = values
-        signal.signal(signal.SIGTERM, _end)  # or the processes of the combinations would go on
-        points = run_sweep(self._same_in_all(), self._args, grid, _console(stderr=True))
-        console = _console()
-        console.print(comparison(points, console))
-        for point in points:
-            if point.outcome.analysis is None:
-                console.print(f"{words(point.settings)}: {point.outcome.problem}", markup=False)
-        drawn = comparison_plot(points, console)
-        if drawn is not None:
-            console.print("\nmakespan", style="bold")
-            console.print(drawn)
-        if plot is not None:
-            from penstock.observe.figures import draw_comparison
 
-            rows = [(p.settings, p.outcome.analysis.makespan) for p in points if p.outcome.analysis is not None]
-            draw_comparison(rows, plot, self._given)
-        if as_json is not None:
-            _write(as_json, [{"settings": p.settings, "outcome": p.outcome} for p in points])
-        return _FAILED if any(point.outcome.analysis is None for point in points) else 0
+def _compare(command: Command, sweeps: list[str], as_json: str | None, plot: str | None) -> int:
+    """Simulate all combinations of the settings that are swept; the exit status."""
+    from penstock.cli.simulate_comparison import show_comparison
+    from penstock.cli.simulate_output import STANDARD_OUTPUT, console, write_json
+    from penstock.cli.simulate_sweep import SweepInterrupted, run_sweep
 
-    def _same_in_all(self) -> list[str]:
-        """The words of the command that each combination gets."""
-        words = ["-m"] if self._module else []
-        for name, value in self._settings.items():
-            if name.startswith("layer."):
-                words += ["--layer", f"{name.removeprefix('layer.')}={value}"]
-            else:
-                words += [f"--{name.replace('_', '-')}", value]
-        for flag, texts in (("--duration", self._durations), ("--lose", self._lose)):
-            words += [word for text in texts for word in (flag, text)]
-        words += ["--files-under", self._files_under] if self._files_under else []
-        return [self._given, *words]
+    grid = _grid(command, sweeps)
+    signal.signal(signal.SIGTERM, _end)  # or the processes of the combinations would go on
+    interrupted = False
+    try:
+        points = run_sweep(command.words(), command.args, grid, console(stderr=True))
+    except SweepInterrupted as interruption:
+        points, interrupted = interruption.finished, True
+    if points and as_json != STANDARD_OUTPUT:
+        show_comparison(points, console())
+    if plot is not None:
+        from penstock.observe.figures import draw_comparison
+
+        rows = [(p.settings, p.outcome.analysis.makespan) for p in points if p.outcome.analysis is not None]
+        draw_comparison(rows, plot, command.given)
+    if as_json is not None:
+        write_json(as_json, [{"settings": p.settings, "outcome": p.outcome} for p in points])
+    if interrupted:
+        raise KeyboardInterrupt
+    return _FAILED if any(point.outcome.analysis is None for point in points) else 0
+
+
+def _grid(command: Command, sweeps: list[str]) -> dict[str, list[str]]:
+    """The settings that are swept, with their values, all of which can be meant."""
+    from penstock.cli.simulate_input import check_layers
+    from penstock.cli.simulate_settings import split_sweep
+    from penstock.errors import ConfigError
+
+    grid: dict[str, list[str]] = {}
+    for text in sweeps:
+        name, values = split_sweep(text)
+        if name in grid:
+            raise ConfigError(f"--sweep {text}: {name} is swept already; give all its values at once")
+        if name in command.settings:
+            raise ConfigError(f"--sweep {text}: {name}={command.settings[name]} is given too; keep one of the two")
+        grid[name] = values
+    firsts = {name: values[0] for name, values in grid.items()}
+    check_layers(command.request(None, quiet=True), command.settings | firsts)
+    return grid
 
 
 def _end(number: int, frame: object) -> None:
     raise SystemExit(_TERMINATED)
-
-
-def _check_outputs(as_json: str | None, plot: str | None) -> None:
-    """Say before a long simulation what could not be written after it."""
-    from penstock.errors import ConfigError
-
-    if as_json is not None and not os.path.isdir(os.path.dirname(as_json) or "."):
-        raise ConfigError(f"--json {as_json}: there is no directory {os.path.dirname(as_json)}")
-    if plot is not None:
-        from penstock.observe.figures import check_figure
-
-        check_figure(plot)
-
-
-def _console(*, stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    stream = sys.stderr if stderr else sys.stdout
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="replace")  # a terminal that knows no "µ" is no reason to fail
-    return Console(stderr=stderr, highlight=False, emoji=False)
-
-
-def _write_json(path: str, given: str, settings: dict[str, str], analysis: Analysis) -> None:
-    import msgspec
-
-    path_ = analysis.critical_path
-    if len(path_.segments) > _MOST_SEGMENTS:
-        longest = sorted(path_.segments, key=lambda segment: segment.seconds, reverse=True)[:_MOST_SEGMENTS]
-        kept = sorted(longest, key=lambda segment: segment.start)
-        analysis = msgspec.structs.replace(analysis, critical_path=msgspec.structs.replace(path_, segments=kept))
-    _write(path, {"input": given, "settings": settings, "analysis": analysis})
-
-
-def _write(path: str, content: object) -> None:
-    import msgspec
-
-    from penstock.errors import ConfigError
-
-    text = msgspec.json.format(msgspec.json.encode(content), indent=1)
-    try:
-        with open(path, "wb") as file:
-            file.write(text + b"\n")
-    except OSError as error:
-        raise ConfigError(f"--json {path}: cannot write it: {error.strerror}") from None

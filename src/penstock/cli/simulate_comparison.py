@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.simulate_settings import read_settings
-from penstock.cli.simulate_sweep import Trial
+from penstock.cli.simulate_sweep import Trial, words
 from penstock.observe.analysis import Analysis
 from penstock.observe.plot import Series, plot
 from penstock.sim.sweeps import Point
 from penstock.units import format_count, format_duration
 
-__all__ = ["comparison", "comparison_plot"]
+__all__ = ["comparison", "comparison_plot", "show_comparison"]
 
 _STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red")
 _REMARK = "largest part of the critical path"
@@ -24,6 +24,18 @@ _SHORTEST_REMARK = 24
 #: columns that a narrow terminal can do without, the first first
 _DISPENSABLE = (_REMARK, "I/O", "in use", "vs best", "vs first")
 _GAP = 2
+
+
+def show_comparison(points: Sequence[Point[Trial]], console: Console) -> None:
+    """Print the table, why combinations failed, and the plot."""
+    console.print(comparison(points, console))
+    for point in points:
+        if point.outcome.analysis is None:
+            console.print(f"{words(point.settings)}: {point.outcome.problem}", markup=False)
+    drawn = comparison_plot(points, console)
+    if drawn is not None:
+        console.print("\nmakespan", style="bold")
+        console.print(drawn)
 
 
 def comparison(points: Sequence[Point[Trial]], console: Console) -> Table:
@@ -107,7 +119,7 @@ def comparison_plot(points: Sequence[Point[Trial]], console: Console) -> Text | 
         if point.outcome.analysis is not None:
             others = {name: value for name, value in point.settings.items() if name != axes[0]}
             place = (numbers[point.settings[axes[0]]], point.outcome.analysis.makespan)
-            curves.setdefault(" ".join(others.values()) or "makespan", []).append(place)
+            curves.setdefault(words(others) or "makespan", []).append(place)
     if not 0 < len(curves) <= len(_STYLES) or not any(len(curve) > 1 for curve in curves.values()):
         return None
     return plot(

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from penstock.cli.simulate_settings import Machine, Settings, machine
+from penstock.cli.simulate_settings import Machine, Settings, machine, read_settings
 from penstock.engine.state import StorageRules
 from penstock.errors import ConfigError
 from penstock.observe.history import History
@@ -24,6 +23,7 @@ from penstock.observe.records import Record
 from penstock.runtime.config import load_config
 from penstock.runtime.readers import nearest
 from penstock.runtime.simulated_log import SimulatedLog
+from penstock.storage.redirect import home_of
 from penstock.units import parse_duration
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.sim.simulation import Outcome
     from penstock.sim.workloads import Seconds, Workload
 
-__all__ = ["ProgramFailed", "Request", "SimulatedRun", "kind_of", "simulate_once"]
+__all__ = ["Kind", "Request", "SimulatedRun", "check_layers", "kind_of", "simulate_once", "split_loss"]
 
 Kind = Literal["program", "recorded", "workflow"]
 #: a disk that cannot keep up makes a simulation wait; nothing is dropped
@@ -46,19 +46,16 @@ class Request(Struct, frozen=True, kw_only=True):
     as_module: bool = False
     settings: Settings = Settings()
     durations: dict[str, Any] = {}
+    #: of tasks of which nothing is known
+    default_duration: Any = None
+    #: the real time that the program takes for itself counts
+    main_time: bool = False
     #: NODE@TIME
     lose: list[str] = []
     #: where the files of a workflow lie; empty: on no device
     files_under: str = ""
     log: str | None = None
     progress: bool = True
-
-
-class ProgramFailed(Exception):
-    """The program ended by an exception of its own; with the traceback as it was there."""
-
-    def __init__(self, error: Exception, traceback: TracebackType | None) -> None:
-        self.error = error.with_traceback(traceback)
 
 
 class SimulatedRun(Struct, frozen=True):
@@ -68,6 +65,8 @@ class SimulatedRun(Struct, frozen=True):
     machine: Machine
     #: of the program
     status: int = 0
+    #: by which it ended
+    error: Exception | None = None
 
 
 def kind_of(path: str, *, as_module: bool) -> Kind:
@@ -85,7 +84,7 @@ def kind_of(path: str, *, as_module: bool) -> Kind:
         raise ConfigError(f"cannot open {path}: {error.strerror}") from None
     if path.endswith(".py"):
         return "program"
-    if start.startswith(b'{"event"'):
+    if start.startswith(b'{"event"') or path.endswith(".jsonl"):
         return "recorded"
     if start.startswith(b"{") or path.endswith(".json"):
         return "workflow"
@@ -109,14 +108,21 @@ def _simulate_recorded(request: Request) -> SimulatedRun:
     from penstock.runtime.recorded import workload_of
 
     run = workload_of(request.input)
+    if run.left_out and request.progress:
+        said = f"{run.left_out} of {run.left_out + len(run.workload.jobs)} tasks were cancelled or had not ended"
+        print(f"penstock: {request.input}: {said} when the log did; they are left out", file=sys.stderr)
+    if request.settings.nodes is not None and (run.lost or run.joins) and request.progress:
+        said = "nodes joined or were lost; with --nodes, all stay from beginning to end"
+        print(f"penstock: {request.input}: {said}", file=sys.stderr)
     wanted = machine(Machine(run.nodes, run.scheduler, run.rules), request.settings)
     # Nodes that came and went do so again, unless others take their place.
     same = request.settings.nodes is None
+    given = {text.rpartition("@")[0] for text in request.lose}
     return _simulate_workload(
         request,
         wanted,
         run.workload,
-        lost=run.lost if same else (),
+        lost=[(when, name) for when, name in run.lost if name not in given] if same else (),
         joins=run.joins if same else (),
         costs=run.costs,
         io_costs=run.io_costs,
@@ -126,7 +132,12 @@ def _simulate_recorded(request: Request) -> SimulatedRun:
 def _simulate_workflow(request: Request) -> SimulatedRun:
     from penstock.sim.wfformat import read_machines, read_wfformat
 
-    workload = read_wfformat(request.input, seconds=request.durations or None, files_under=request.files_under)
+    workload = read_wfformat(
+        request.input,
+        seconds=request.durations or None,
+        default=request.default_duration,
+        files_under=request.files_under,
+    )
     base = _described()
     # The machines of the workflow, with the storage of ours, unless ours are described.
     machines = [] if base.described else read_machines(request.input)
@@ -134,7 +145,18 @@ def _simulate_workflow(request: Request) -> SimulatedRun:
         storage = base.nodes[0].storage
         nodes = [msgspec.structs.replace(node, storage=storage) for node in machines]
         base = msgspec.structs.replace(base, nodes=nodes)
-    return _simulate_workload(request, machine(base, request.settings), workload)
+    wanted = machine(base, request.settings)
+    if request.files_under:
+        _check_place(request.files_under, wanted)
+    return _simulate_workload(request, wanted, workload)
+
+
+def _check_place(folder: str, wanted: Machine) -> None:
+    """Files that lie on no device would take no time, which nobody can mean."""
+    layers = {layer.name: layer for node in wanted.nodes for layer in node.storage}
+    if home_of(os.path.join(folder, "file"), layers.values()) is None:
+        there = ", ".join(f"{layer.name} at {layer.mount}" for layer in layers.values()) or "none is described"
+        raise ConfigError(f"--files-under {folder}: no storage layer is there; layers: {there}")
 
 
 def _simulate_workload(
@@ -168,21 +190,23 @@ def _simulate_workload(
 
 def _simulate_program(request: Request) -> SimulatedRun:
     from penstock.cli.program import ProgramNotFound, load_program, run_program
+    from penstock.runtime import session
     from penstock.runtime.simulated import run_simulated
 
     # Whatever is wrong with the settings is said before anything of the program is touched.
     wanted = machine(_described(), request.settings)
     lost = _losses(request.lose, wanted)
-    status = 0
+    status, fell_over = 0, None
 
     def program() -> None:
-        nonlocal status
+        nonlocal status, fell_over
         try:
             status = run_program(load_program(request.input, request.args, as_module=request.as_module))
         except ProgramNotFound as error:
             raise ConfigError(str(error)) from None
         except Exception as error:
-            raise ProgramFailed(error, error.__traceback__) from None
+            fell_over = error
+            session.stop(abort=True)  # what was done until then can be looked at
 
     with _Recording(request, wanted) as recording:
         outcome = run_simulated(
@@ -191,13 +215,15 @@ def _simulate_program(request: Request) -> SimulatedRun:
             scheduler=wanted.scheduler,
             rules=wanted.rules,
             durations=request.durations,
+            default_duration=request.default_duration,
+            main_time=request.main_time,
             seed=request.settings.seed,
             decision_seconds=request.settings.decision_cost,
             network=request.settings.network,
             lost=lost,
             observer=recording.observer,
         )
-        return SimulatedRun(recording.close(outcome), wanted, status)
+        return SimulatedRun(recording.close(outcome), wanted, status, fell_over)
 
 
 def _described() -> Machine:
@@ -222,17 +248,37 @@ def _set_durations(workload: Workload, durations: Mapping[str, Seconds]) -> None
         ]
 
 
+def check_layers(request: Request, settings: Mapping[str, str]) -> None:
+    """Refuse settings of layers that the input is not simulated with, before anything runs."""
+    if kind_of(request.input, as_module=request.as_module) == "recorded":
+        from penstock.runtime.recorded import nodes_of
+
+        base = Machine(nodes_of(request.input), "fifo", StorageRules())
+    else:
+        base = _described()
+    machine(base, read_settings({name: value for name, value in settings.items() if name.startswith("layer.")}))
+
+
 def _losses(lose: list[str], wanted: Machine) -> list[tuple[float, str]]:
     names = [node.name for node in wanted.nodes]
     losses = []
     for text in lose:
-        name, at, when = text.rpartition("@")
-        if not at:
-            raise ConfigError(f"--lose {text}: expected a node and when it is lost, such as {names[-1]}@90s")
+        when, name = split_loss(text, names[-1])
         if name not in names:
             raise ConfigError(f"--lose {text}: there is no node {name!r}{nearest(name, names[:20])}")
-        losses.append((parse_duration(when), name))
+        losses.append((when, name))
     return losses
+
+
+def split_loss(text: str, example: str) -> tuple[float, str]:
+    """``NODE@TIME`` as a time and a name."""
+    name, at, when = text.rpartition("@")
+    if not at:
+        raise ConfigError(f"--lose {text}: expected a node and when it is lost, such as {example}@90s")
+    try:
+        return parse_duration(when), name
+    except ConfigError as error:
+        raise ConfigError(f"--lose {text}: {error}") from None
 
 
 class _Recording:

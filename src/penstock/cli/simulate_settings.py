@@ -198,8 +198,10 @@ def _changed_layer(layer: StorageLayer, changes: Iterable[LayerChange]) -> Stora
         else:
             # Another device of the same kind: it bears congestion as this one does, at its own speed.
             factor = change.value / layer.bandwidth
-            curve = tuple((streams, rate * factor) for streams, rate in layer.curve)
-            layer = msgspec.structs.replace(layer, bandwidth=change.value, curve=curve)
+            curve, measured = (
+                tuple((streams, rate * factor) for streams, rate in rates) for rates in (layer.curve, layer.measured)
+            )
+            layer = msgspec.structs.replace(layer, bandwidth=change.value, curve=curve, measured=measured)
     return layer
 
 

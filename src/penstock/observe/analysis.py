@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from penstock.observe.critical_path import Segment, critical_path, path_attempts, with_reasons
-from penstock.observe.history import Attempt, DeviceHistory, History, NodeHistory
+from penstock.observe.critical_path import Segment, critical_path
+from penstock.observe.history import Attempt, DeviceHistory, History, NodeHistory, TaskFailure
 from penstock.observe.history_reader import read_history
 from penstock.observe.over_time import OverTime
 from penstock.observe.records import Record
@@ -68,8 +68,10 @@ class FunctionUse(Struct, frozen=True):
     """What the calls of one function came to."""
 
     name: str
+    #: calls that ran, and how often they did: those that failed may have been tried again
     tasks: int
-    #: seconds of all, and of one in the mean
+    attempts: int
+    #: seconds of all attempts, and of one that delivered in the mean
     seconds: float
     mean: float
     io: bool
@@ -125,6 +127,8 @@ class Analysis(Struct, frozen=True):
     #: seconds in which I/O tasks ran, and in which more than one task did
     io_seconds: float
     parallel_seconds: float
+    #: the first of the tasks that failed
+    failures: list[TaskFailure] = []
     #: records that the log lacks
     dropped: int = 0
 
@@ -151,9 +155,9 @@ def analyse(run: Iterable[Record]) -> Analysis:
 
 def analyse_history(history: History) -> Analysis:
     """The same of a run whose records were read already."""
-    path = critical_path(history)
-    waits = waiting_times(history, path_attempts(path))
-    path = with_reasons(path, waits.of)
+    chain = critical_path(history)
+    waits = waiting_times(history, chain.waits())
+    path = chain.with_reasons(waits.of)
     nodes = _nodes(history)
     cpus = sum(node.cpus for node in nodes)
     offered = sum(_offered(node, history.makespan) for node in history.nodes.values())
@@ -178,6 +182,7 @@ def analyse_history(history: History) -> Analysis:
         tasks_per_core=computed / cpus if cpus else 0.0,
         io_seconds=waits.transferring,
         parallel_seconds=waits.parallel,
+        failures=history.failures,
         dropped=history.dropped,
     )
 
@@ -223,19 +228,36 @@ def _functions(history: History, path: list[Segment]) -> list[FunctionUse]:
     for segment in path:
         if segment.kind == "running":
             critical[segment.name] += segment.seconds
-    tasks: Counter[str] = Counter()
-    seconds: defaultdict[str, float] = defaultdict(float)
-    io = set()
+    sums: dict[str, _Sum] = {}
     for attempt in history.attempts:
-        group = attempt.group
-        tasks[group.name] += attempt.count
-        seconds[group.name] += attempt.ended - attempt.begun
-        if group.io:
-            io.add(group.name)
-    return [
-        FunctionUse(name, count, seconds[name], seconds[name] / count, name in io, critical[name])
-        for name, count in tasks.items()
-    ]
+        name = attempt.group.name
+        one = sums.get(name)
+        if one is None:
+            one = sums[name] = _Sum(io=attempt.group.io)
+        one.add(attempt, again=attempt.after >= 0 and history.attempts[attempt.after].task == attempt.task)
+    return [one.use(name, critical[name]) for name, one in sums.items()]
+
+
+class _Sum:
+    """What the attempts of a function add up to."""
+
+    def __init__(self, *, io: bool) -> None:
+        self._io = io
+        self._tasks = self._attempts = self._ok = 0
+        self._seconds = self._ok_seconds = 0.0
+
+    def add(self, attempt: Attempt, *, again: bool) -> None:
+        seconds = attempt.ended - attempt.begun
+        self._attempts += attempt.count
+        self._tasks += 0 if again else attempt.count
+        self._seconds += seconds
+        if attempt.ok:
+            self._ok += attempt.count
+            self._ok_seconds += seconds
+
+    def use(self, name: str, critical: float) -> FunctionUse:
+        mean = self._ok_seconds / self._ok if self._ok else self._seconds / self._attempts
+        return FunctionUse(name, self._tasks, self._attempts, self._seconds, mean, self._io, critical)
 
 
 def _sum_up(path: list[Segment]) -> CriticalPath:

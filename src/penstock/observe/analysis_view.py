@@ -8,7 +8,7 @@ from rich.console import Console, Group, OverflowMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.observe.analysis import Analysis, DeviceUse, NodeUse
+from penstock.observe.analysis import Analysis, DeviceUse, FunctionUse, NodeUse
 from penstock.observe.area_plot import area_plot
 from penstock.units import format_count, format_duration, format_rate, format_size
 
@@ -23,7 +23,7 @@ _LONGEST_LABEL = 38
 
 def analysis_view(analysis: Analysis, console: Console, title: str) -> RenderableType:
     """All of it, for the width of the console."""
-    parts: list[RenderableType] = [Text(title, style="bold"), _headline(analysis)]
+    parts: list[RenderableType] = [Text(title, style="bold"), _headline(analysis), *_failures(analysis, console)]
     for heading, table in (
         ("tasks", _functions_table(analysis, console)),
         ("computing units in use", _nodes_table(analysis.nodes, console)),
@@ -70,7 +70,7 @@ def _facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
             tasks.append(f"{format_count(count)} {word}")
     yield "tasks", ", ".join(tasks)
     if analysis.cpus:
-        each = f"{format_count(analysis.tasks_per_core)} tasks each"
+        each = f"{format_count(analysis.tasks_per_core)} {'task' if analysis.tasks_per_core == 1 else 'tasks'} each"
         yield "cores", f"{format_count(analysis.cpus)}, {analysis.utilisation:.0%} in use, {each}"
     if analysis.io_seconds:
         share = analysis.io_seconds / analysis.makespan
@@ -83,6 +83,19 @@ def _facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
         yield "gaps", f"{format_duration(gaps.mean)} between two tasks on a core, at most {format_duration(gaps.most)}"
     if analysis.dropped:
         yield "warning", f"the log lacks {format_count(analysis.dropped)} records, so all of this is incomplete"
+
+
+def _failures(analysis: Analysis, console: Console) -> list[Text]:
+    """What failed and why, a line each."""
+    lines = [
+        Text(f"  failed: {failure.name} (task {failure.task}): {' '.join(failure.message.split())}", style="red")
+        for failure in analysis.failures
+    ]
+    if more := analysis.failed - len(lines):
+        lines.append(Text(f"  and {format_count(more)} more failed", style="red"))
+    for line in lines:
+        line.truncate(console.width, overflow="crop" if console.options.ascii_only else "ellipsis")
+    return [Text(), *lines] if lines else []
 
 
 def _bars(
@@ -113,16 +126,25 @@ def _functions_table(analysis: Analysis, console: Console) -> Table | None:
     whole = sum(function.seconds for function in functions)
     if not whole:
         return None
-    rows = [
-        (
-            function.name,
-            function.seconds / whole,
-            (format_duration(function.seconds), format_count(function.tasks), format_duration(function.mean)),
-            "magenta" if function.io else "green",
-        )
-        for function in functions[:_MOST_ROWS]
-    ]
-    return _bars(rows, console, ("in total", "calls", "mean"))
+    again = any(function.attempts > function.tasks for function in functions)
+
+    def cells(of: Sequence[FunctionUse], mean: str) -> list[str]:
+        counts = [sum(function.tasks for function in of), sum(function.attempts for function in of)]
+        total = sum(function.seconds for function in of)
+        return [format_duration(total), *map(format_count, counts[: 1 + again]), mean]
+
+    rows: list[tuple[str, float, Sequence[str], str]] = []
+    for function in functions[:_MOST_ROWS]:
+        style = "magenta" if function.io else "green"
+        rows.append((function.name, function.seconds / whole, cells([function], format_duration(function.mean)), style))
+    if others := functions[_MOST_ROWS:]:
+        share = sum(function.seconds for function in others) / whole
+        rows.append((_others(len(others)), share, cells(others, ""), "dim"))
+    return _bars(rows, console, ("in total", "calls", *(["attempts"] if again else []), "mean"))
+
+
+def _others(count: int) -> str:
+    return "1 other" if count == 1 else f"{count} others"
 
 
 def _nodes_table(nodes: list[NodeUse], console: Console) -> Table | None:
@@ -138,9 +160,10 @@ def _nodes_table(nodes: list[NodeUse], console: Console) -> Table | None:
     for cpus, alike in kinds.items():
         mean = sum(node.utilisation for node in alike) / len(alike)
         tasks = format_count(sum(node.tasks for node in alike))
-        rows.append((f"{len(alike)} nodes of {cpus} cores", mean, (f"{mean:.0%}", f"{tasks} tasks"), "green"))
-        if len(alike) > 1:
-            least, most = (choose(alike, key=lambda node: node.utilisation) for choose in (min, max))
+        label = f"{len(alike)} {'node' if len(alike) == 1 else 'nodes'} of {cpus} {'core' if cpus == 1 else 'cores'}"
+        rows.append((label, mean, (f"{mean:.0%}", f"{tasks} tasks"), "green"))
+        least, most = (choose(alike, key=lambda node: node.utilisation) for choose in (min, max))
+        if most.utilisation > least.utilisation:
             rows.append((f"  least: {least.name}", least.utilisation, _node_cells(least), "green dim"))
             rows.append((f"  most: {most.name}", most.utilisation, _node_cells(most), "green dim"))
     return _bars(rows, console)
@@ -169,7 +192,7 @@ def _devices_table(devices: list[DeviceUse], console: Console) -> Table | None:
             f"{held:.0%}",
             f"{busy:.0%}",
             format_size(written),
-            f"{format_rate(rate)} of {format_rate(alike[0].limit)}",
+            f"{format_rate(rate)} of {format_rate(alike[0].limit)}" if rate else "",
         )
         rows.append((name if count == 1 else f"{name} ({count} devices)", held, cells, "magenta"))
     return _bars(rows, console, ("held", "in use", "written", "rate"))
@@ -197,7 +220,7 @@ def _shares(rows: Iterable[tuple[str, float, str]], whole: float, console: Conso
         return None
     shown = order[:_MOST_ROWS]
     if rest := sum(seconds for _, seconds, _ in order[_MOST_ROWS:]):
-        shown.append((f"{len(order) - _MOST_ROWS} others", rest, "dim"))
+        shown.append((_others(len(order) - _MOST_ROWS), rest, "dim"))
     return _bars(
         [
             (label, seconds / whole, (f"{seconds / whole:.0%}", format_duration(seconds)), style)

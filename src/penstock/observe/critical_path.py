@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 
 from msgspec import Struct
 
 from penstock.observe.history import Attempt, History
 from penstock.observe.waiting import STARTING
 
-__all__ = ["PROGRAM", "RUNNING", "WAITING", "Segment", "critical_path", "path_attempts", "with_reasons"]
+__all__ = ["PROGRAM", "RUNNING", "WAITING", "Chain", "Segment", "critical_path"]
 
 RUNNING = "running"
 FETCHING = "fetching data"
@@ -41,41 +40,53 @@ class Segment(Struct, frozen=True, omit_defaults=True):
     node: str = ""
     #: for waiting: what for, in seconds
     reasons: dict[str, float] = {}
-    #: position of the attempt
-    attempt: int = -1
+    #: number of the attempt, 1 for the first of a task; 0 for the program
+    attempt: int = 0
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
 
 
-def critical_path(history: History) -> list[Segment]:
+class Chain(Struct, frozen=True):
+    """A critical path, and where the attempts of its segments are in the history; -1 for the program."""
+
+    segments: list[Segment]
+    positions: list[int]
+
+    def waits(self) -> set[int]:
+        """Positions of the attempts that waited, whose reasons are wanted."""
+        return {at for segment, at in zip(self.segments, self.positions, strict=True) if segment.kind == WAITING}
+
+    def with_reasons(self, reasons: dict[int, dict[str, float]]) -> list[Segment]:
+        """The segments, their waits with what is known of attempts by position."""
+        return [
+            _with_reasons(segment, reasons.get(position, {}))
+            for segment, position in zip(self.segments, self.positions, strict=True)
+        ]
+
+
+def critical_path(history: History) -> Chain:
     """The segments from the start of the run to the end of its last attempt; reasons of waits are not known yet."""
     attempts = history.attempts
     index = max(range(len(attempts)), key=lambda position: attempts[position].ended, default=-1)
     program = _Program(history)
     path: list[Segment] = []
+    positions: list[int] = []
     while index >= 0:
         attempt = attempts[index]
-        path += _of_attempt(attempt, index)
+        path += _of_attempt(attempt)
+        positions += [index] * (len(path) - len(positions))
         if attempt.after >= 0:
             index = attempt.after
             continue
         index, resumed = program.waited_for(attempt, index)
         if attempt.ready > resumed:
             path.append(Segment(PROGRAM, resumed, attempt.ready))
+            positions.append(-1)
     path.reverse()
-    return path
-
-
-def path_attempts(path: Iterable[Segment]) -> set[int]:
-    """The attempts whose waiting is on the path."""
-    return {segment.attempt for segment in path if segment.kind == WAITING}
-
-
-def with_reasons(path: Iterable[Segment], reasons: dict[int, dict[str, float]]) -> list[Segment]:
-    """The same path with what was waited for."""
-    return [_with_reasons(segment, reasons.get(segment.attempt, {})) for segment in path]
+    positions.reverse()
+    return Chain(path, positions)
 
 
 def _with_reasons(segment: Segment, reasons: dict[str, float]) -> Segment:
@@ -86,15 +97,15 @@ def _with_reasons(segment: Segment, reasons: dict[str, float]) -> Segment:
     )
 
 
-def _of_attempt(attempt: Attempt, index: int) -> list[Segment]:
+def _of_attempt(attempt: Attempt) -> list[Segment]:
     """The segments of one attempt, the last one first."""
-    about = (attempt.task, attempt.group.name, attempt.node)
+    about, number = (attempt.task, attempt.group.name, attempt.node), attempt.number
     fetched = min(attempt.ended, attempt.begun + attempt.fetching)
     segments = [
-        Segment(RUNNING, fetched, attempt.ended, *about, attempt=index),
-        Segment(FETCHING, attempt.begun, fetched, *about, attempt=index),
-        Segment(WAITING, attempt.taken, attempt.begun, *about, {STARTING: attempt.begun - attempt.taken}, index),
-        Segment(WAITING, attempt.ready, attempt.taken, *about, attempt=index),
+        Segment(RUNNING, fetched, attempt.ended, *about, attempt=number),
+        Segment(FETCHING, attempt.begun, fetched, *about, attempt=number),
+        Segment(WAITING, attempt.taken, attempt.begun, *about, {STARTING: attempt.begun - attempt.taken}, number),
+        Segment(WAITING, attempt.ready, attempt.taken, *about, attempt=number),
     ]
     return [segment for segment in segments if segment.end > segment.start]
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from penstock.observe import records
 
-__all__ = ["Attempt", "DeviceHistory", "Group", "History", "NodeHistory"]
+__all__ = ["Attempt", "DeviceHistory", "Group", "History", "NodeHistory", "TaskFailure"]
 
 
 class Group(Struct, frozen=True):
@@ -47,6 +47,8 @@ class Attempt(Struct, gc=False):
     ended: float = -1.0
     node: str = ""
     lane: int = -1
+    #: 1 for the first attempt of a task
+    number: int = 1
     #: bytes of its outputs
     bytes: int = 0
     ok: bool = False
@@ -98,6 +100,14 @@ class DeviceHistory(Struct):
     since: float = 0.0
 
 
+class TaskFailure(Struct, frozen=True):
+    """A task that failed for good."""
+
+    task: int
+    name: str
+    message: str
+
+
 class History(Struct):
     """A whole run."""
 
@@ -120,6 +130,8 @@ class History(Struct):
     makespan: float = 0.0
     end: float = 0.0
     failed: int = 0
+    #: the first of those that failed
+    failures: list[TaskFailure] = []
     cancelled: int = 0
     retried: int = 0
     dropped: int = 0

@@ -12,13 +12,15 @@ from typing import Any
 from msgspec import Struct
 
 from penstock.observe import records
-from penstock.observe.history import Attempt, DeviceHistory, Group, History, NodeHistory
+from penstock.observe.history import Attempt, DeviceHistory, Group, History, NodeHistory, TaskFailure
 from penstock.observe.records import Record
 
 __all__ = ["HistoryReader", "read_history"]
 
 #: what is smaller than this share of a time is rounding
 _ROUNDING = 1e-12
+#: failures that are kept with their message
+_KEPT_FAILURES = 5
 
 
 class _Call(Struct, gc=False):
@@ -203,6 +205,7 @@ class HistoryReader:
             return  # a log that begins in the middle
         group = self._group(call, record)
         attempt = Attempt(call.task, call.index, group, call.at, launched=record.t, node=record.node, lane=record.lane)
+        attempt.number = record.attempt
         attempt.hosts = tuple(record.hosts)
         attempt.count = call.count
         self._set_ready(call, attempt)
@@ -283,6 +286,9 @@ class HistoryReader:
         if record.final:
             self._history.failed += 1
             self._calls.pop(record.task, None)
+            if len(self._history.failures) < _KEPT_FAILURES:
+                name = "" if call is None else call.name
+                self._history.failures.append(TaskFailure(record.task, name, record.message))
         else:
             self._history.retried += 1
         if call is not None and call.attempt is not None:

@@ -125,12 +125,12 @@ class Functions:
             return
         from difflib import get_close_matches
 
-        called = {declaration.name for declaration in self._specs}
-        unused = [name for name in self._constraints if name.rpartition(":")[2] not in called]
-        near = [(name, get_close_matches(name.rpartition(":")[2], called, n=1, cutoff=0.8)) for name in unused]
+        called = {declaration.name.lower(): declaration.name for declaration in self._specs}
+        unused = [name for name in self._constraints if name.rpartition(":")[2] not in called.values()]
+        near = [(name, get_close_matches(name.rpartition(":")[2].lower(), called, n=1, cutoff=0.8)) for name in unused]
         for name, found in near:
             if found:
-                message = f"[constraints.{name}] in {origin} is of no task; did you mean {found[0]}?"
+                message = f"[constraints.{name}] in {origin} is of no task; did you mean {called[found[0]]}?"
                 sys.stderr.write(f"penstock: {message}\n")
 
 

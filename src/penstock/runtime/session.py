@@ -19,9 +19,10 @@ from penstock.executors.execution import inside_task
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
+    from penstock.runtime.simulated_files import SimulatedFiles
     from penstock.runtime.simulated_runtime import Plan
 
-__all__ = ["configure", "current", "enter", "leave", "on_start", "running", "simulating", "start", "stop"]
+__all__ = ["configure", "current", "enter", "files", "leave", "on_start", "running", "simulating", "start", "stop"]
 
 _stack: list[Runtime] = []
 _flags: dict[str, Any] = {}
@@ -29,6 +30,8 @@ _was_stopped = False
 _starting = threading.RLock()
 #: while a program is simulated: every runtime it makes is, in this way
 simulation: Plan | None = None
+#: what a program that is simulated did to files while it had no runtime
+outside_files: SimulatedFiles | None = None
 #: called with each runtime as it starts, before its first record
 on_start: list[Callable[[Runtime], None]] = []
 
@@ -53,6 +56,23 @@ def current() -> Runtime:
         if _was_stopped:
             raise RuntimeStopped("the runtime was stopped; call penstock.start() or use penstock.Runtime() again")
         return start()
+
+
+def files() -> SimulatedFiles | None:
+    """What stands for files while there is no runtime; None if they are real."""
+    global outside_files
+    if inside_task():
+        return None
+    if simulation is None:
+        from penstock.runtime.config import load_config
+
+        if load_config(_flags).config.mode != "simulated":
+            return None
+    if outside_files is None:
+        from penstock.runtime.simulated_files import SimulatedFiles
+
+        outside_files = SimulatedFiles()
+    return outside_files
 
 
 def start(**settings: Any) -> Runtime:
@@ -97,13 +117,13 @@ def stop(*, abort: bool = False) -> None:
 @contextlib.contextmanager
 def simulating(plan: Plan) -> Iterator[None]:
     """Meanwhile, there is no runtime but those that are made, and they are simulated."""
-    global simulation, _was_stopped
-    outside = simulation, _was_stopped, _stack[:]
-    simulation, _was_stopped, _stack[:] = plan, False, []
+    global simulation, outside_files, _was_stopped
+    outside = simulation, outside_files, _was_stopped, _stack[:]
+    simulation, outside_files, _was_stopped, _stack[:] = plan, None, False, []
     try:
         yield
     finally:
-        simulation, _was_stopped, _stack[:] = outside
+        simulation, outside_files, _was_stopped, _stack[:] = outside
 
 
 # --- the end of the program ---------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+from penstock.errors import ConfigError
 from penstock.runtime import session
 from penstock.runtime.simulated_nodes import simulated_nodes
 from penstock.runtime.simulated_runtime import Plan, ProgramObserver
+from penstock.sim.network import Network
 from penstock.sim.outcomes import Outcome
 
 __all__ = ["ProgramObserver", "run_simulated", "simulated_nodes"]
@@ -29,6 +31,10 @@ def run_simulated(program: Callable[[], object], **options: Any) -> Outcome:
     itself counts as virtual time. Of a program with several runs, the outcome is that of the last.
     """
     plan = Plan(**options)
+    if plan.nodes is not None and not plan.nodes:
+        raise ConfigError("nodes=[]: a simulated run needs at least one")
+    if plan.network is not None and not isinstance(plan.network, Network):
+        raise ConfigError(f"network={plan.network!r}: expected Network(bandwidth, latency)")
     thresholds = gc.get_threshold()
     gc.set_threshold(*_SELDOM)
     try:

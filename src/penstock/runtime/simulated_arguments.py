@@ -70,7 +70,8 @@ class SimulatedArguments(Arguments):
 
     def _found(self, place: Place, path: str, where: str) -> FileRef:
         """A file of the program's, of this machine, or one that is only described."""
-        size = self._runtime.files.size(path)
+        files = self._runtime.files
+        size = 0 if files.lost(path) else files.size(path)  # the attempt will find that it is gone, and say with whom
         if size is None:
             size = _by_name(self._sizes, self._declaration, place)
         if size is None:

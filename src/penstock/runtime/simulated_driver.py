@@ -3,8 +3,8 @@
     program ── handle(event) ──▶ World.tell ──▶ engine ──▶ simulated executor
     program waits ──▶ World.run_until ──▶ … ──▶ Settle ──▶ futures
 
-Time stands still while the program computes and passes while it waits; a thread that waits lets it pass for all. What
-may run user code (callbacks of futures) happens after the lock is released, between two steps of time.
+Time stands still while the program computes and passes while it waits, with all its threads. What may run user code
+(callbacks of futures) happens after the lock is released, between two steps of time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from penstock.model import commands, events
 from penstock.model.commands import Launch
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.settling import Settling
+from penstock.runtime.simulated_threads import ProgramThreads
 from penstock.sim.executor import Executor
 from penstock.sim.work import Work
 from penstock.sim.world import World
@@ -65,6 +66,7 @@ class SimulatedDriver(Settling):
         self._to_be_called: set[int] = set()
         #: when the program got control, if its own time counts
         self._program_since: float | None = time.perf_counter() if main_time else None
+        self._threads = ProgramThreads(lambda: self.world.master.events)
         self._stopping = False
         self._watch: threading.Thread | None = None
 
@@ -150,13 +152,15 @@ class SimulatedDriver(Settling):
                     self.world.at(self.now + timeout, lambda: late.append(True))
             # A callback that waits cannot have others called meanwhile: they come after it.
             calls_back = threading.get_ident() not in self._announcing
-            while not reached():
-                if late:
-                    return False
-                if self._stopping:
-                    raise RuntimeStopped("the runtime was stopped by another thread")
-                if not self._run(lambda: reached() or bool(late or (calls_back and self._announcements))):
-                    self._stand_still(reached)
+            go_on = self._threads.anyone_may_go_on
+            with self._threads.waiting(lambda: reached() or bool(late)):
+                while not reached():
+                    if late:
+                        return False
+                    if self._stopping:
+                        raise RuntimeStopped("the runtime was stopped by another thread")
+                    if not self._run(lambda: go_on() or (calls_back and bool(self._announcements))):
+                        self._stand_still(reached)
             return True
 
     def let_pass(self) -> bool:
@@ -166,8 +170,12 @@ class SimulatedDriver(Settling):
             return self._run(lambda: next(once, True))
 
     def _run(self, until: Callable[[], bool]) -> bool:
+        """Let time pass once all threads wait. False if nothing will happen any more."""
+        seen = self._threads.settle_down()
         with self.lock:
             self._let_go()
+            if self._threads.sight() != seen:
+                return True  # somebody was quicker
             happened = self.world.run_until(until)
             self._changed.notify_all()
         self.after()

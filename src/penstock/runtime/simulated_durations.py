@@ -101,8 +101,18 @@ class Timing:
         """Bytes of what a call makes: by parameter, or of each of its outputs; None if nobody said."""
         size = self._size
         if callable(size):
-            size = _of_arguments(size, args, kwargs, "size", self._declaration.name, checked_size)
+            size = _of_arguments(size, args, kwargs, "size", self._declaration.name, self._checked_size)
         return size  # type: ignore[no-any-return]
+
+    def _checked_size(self, written: Any) -> int | dict[str, int]:
+        sizes = checked_size(written)
+        known = {*self._declaration.signature.parameters, "returns"}
+        if isinstance(sizes, dict) and (unknown := sizes.keys() - known):
+            raise ConfigError(
+                f"size of task {self._declaration.name}: it has no parameter {min(unknown)!r}; there are "
+                f"{', '.join(sorted(known))}"
+            )
+        return sizes
 
     def room(self, files: int) -> int:
         """Bytes of each file if nobody said more than how much room is needed: that room, in equal parts."""
@@ -131,17 +141,18 @@ def _of_arguments(
 class Durations:
     """Where the durations of a run come from: given for the run, else declared, else recorded, else a default."""
 
-    def __init__(self, given: Mapping[str, Seconds], default: Seconds | None, seed: int) -> None:
-        self._given = dict(given)
-        self._default = default
+    def __init__(self, given: Mapping[str, Any], default: Any, seed: int) -> None:
+        """``given`` and ``default`` are as a program writes them."""
+        self._given = {name: one if callable(one) else checked_duration(one) for name, one in given.items()}
+        self._default = None if default is None else checked_duration(default)
         self._seed = seed
         self._used: set[str] = set()
         self._called: set[str] = set()
 
-    def timing(self, declaration: Declaration, spec: TaskSpec) -> Timing:
-        """How long the calls of a function take."""
+    def timing(self, declaration: Declaration, spec: TaskSpec, *, runs: bool = True) -> Timing:
+        """How long the calls of a function take; one that never ``runs`` need not have a duration."""
         self._called.add(declaration.name)
-        return Timing(declaration, spec, self._source(declaration, spec), self._seed)
+        return Timing(declaration, spec, self._source(declaration, spec) if runs else 0.0, self._seed)
 
     def _source(self, declaration: Declaration, spec: TaskSpec) -> Any:
         name = declaration.name
@@ -158,6 +169,16 @@ class Durations:
             return recorded
         if self._default is not None:
             return self._default
+        if declaration.body.__module__ == "penstock.api.executor":
+            raise ConfigError(
+                f"what Executor.submit() is given has no duration of its own, which a simulated run needs: make it a "
+                f"@task(duration=1.5) and call that, or give --duration {name}=1.5 for all that is submitted"
+            )
+        if spec.requirements.io:
+            raise ConfigError(
+                f"nobody says how much I/O task {name} transfers, or how long it takes, which a simulated run needs: "
+                f'declare @task(size="100MB"), a storage_size or a duration, or give --duration {name}=1.5'
+            )
         raise ConfigError(
             f"task {name} has no duration, which a simulated run needs: declare @task(duration=1.5), give "
             f"--duration {name}=1.5, or run the program for real once, which records it; --default-duration is for all "

@@ -9,19 +9,23 @@ from penstock.errors import SimulatedValueError
 from penstock.runtime.files import Files, as_path
 from penstock.runtime.simulated_values import program_line
 from penstock.sim.files import Files as StoredFiles
+from penstock.sim.files import make_device
 
 __all__ = ["SimulatedFiles"]
 
 
 class SimulatedFiles(Files):
-    """Newest version of each file that tasks use, and which files there would be."""
+    """Newest version of each file that tasks use, and which files there would be.
 
-    def __init__(self, stored: StoredFiles) -> None:
+    ``stored`` are the files of the simulated tasks, ``before`` is what the program did while it had no runtime.
+    """
+
+    def __init__(self, stored: StoredFiles | None = None, before: SimulatedFiles | None = None) -> None:
         super().__init__()
-        self._stored = stored
+        self._stored = StoredFiles({}, {}, make_device) if stored is None else stored
         #: files that the program has opened to write, or deleted
-        self._made: set[str] = set()
-        self._deleted: set[str] = set()
+        self._made: set[str] = set() if before is None else set(before._made)
+        self._deleted: set[str] = set() if before is None else set(before._deleted)
 
     def size(self, path: str) -> int | None:
         """Bytes of a file that would be there now; None if there would be none."""
@@ -34,6 +38,10 @@ class SimulatedFiles(Files):
             return None if path in self._deleted else os.stat(path).st_size
         except OSError:
             return None
+
+    def lost(self, path: str) -> bool:
+        """Whether a task wrote it, on a node that is gone."""
+        return bool(self._stored.lost_with(path))
 
     def open(self, path: Any, mode: str, options: dict[str, Any]) -> IO[Any]:
         """What the program may read is on disk; what it writes goes nowhere."""

@@ -36,4 +36,6 @@ class SimulatedFunctions(Functions):
         self.timings: dict[int, Timing] = {}
 
     def _make_ready(self, declaration: Declaration, spec: TaskSpec) -> None:
-        self.timings[spec.function] = self._durations.timing(declaration, spec)
+        # One that no node can host is never chosen where there are others, and refused where there are none.
+        runs = not self._engine.state.is_hopeless(spec.requirements)
+        self.timings[spec.function] = self._durations.timing(declaration, spec, runs=runs)

@@ -119,7 +119,7 @@ class SimulatedRuntime(Runtime):
             engine, self.segments, self.tuning, self.profiles, config.constraints, self.durations
         )
         self.identity = Identity(self._version_gone)
-        self.files = SimulatedFiles(self.driver.executor.files)
+        self.files = SimulatedFiles(self.driver.executor.files, session.outside_files)
         self.stopped = False
         self._task_numbers = itertools.count(1)
         self.new_version = itertools.count(1).__next__
@@ -132,7 +132,11 @@ class SimulatedRuntime(Runtime):
         """Have an event log written, or whoever looks on told of everything."""
         config, plan, driver = self.config, self._plan, self.driver
         self.run_dir = config.run_dir or ""
-        self.log = EventLog(os.path.join(self.run_dir, "events.jsonl") if config.writes_log and self.run_dir else None)
+        path = None
+        if config.writes_log and self.run_dir and plan.observer is None:
+            os.makedirs(self.run_dir, exist_ok=True)
+            path = os.path.join(self.run_dir, "events.jsonl")
+        self.log = EventLog(path)
         if plan.observer is not None:
             plan.observer.attach(driver.engine)
             driver.world.observer, driver.on_wait = plan.observer, plan.observer.waited
@@ -285,6 +289,7 @@ class SimulatedRuntime(Runtime):
             self.log.append(RunEnded(driver.now, ok, state.done, state.failed, state.cancelled))
             self.log.close()
             self._tell_of_unused()
+            self.functions.point_out_misspelt(self.loaded.origins["constraints"])
 
     def _tell_of_unused(self) -> None:
         for name in self.durations.unused():
@@ -305,7 +310,9 @@ def _simulated_values(
     except SimulatedValueError:
         raise  # it needs the value of a task that declares none
     except Exception as error:
-        return (), describe(error, declaration.name)
+        error.add_note(f"in simulated=… of task {declaration.name}, evaluated for this call by the simulated run")
+        own = error.__traceback__ and error.__traceback__.tb_next  # without this frame
+        return (), describe(error.with_traceback(own), declaration.name)
     if declaration.returns <= 1:
         return (value,), None
     if not isinstance(value, tuple | list) or len(value) != declaration.returns:

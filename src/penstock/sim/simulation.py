@@ -108,7 +108,9 @@ class Simulation:
         self._record = record
         self._watch = watch
         self._log: list[tuple[float, events.Event]] = []
+        self._begun = False
         self._check()
+        self._check_layers({"stream_bandwidth": stream_bandwidth or {}, "room": room or {}})
 
     @property
     def executor(self) -> Executor:
@@ -116,6 +118,9 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run all tasks, bring all files home, and tell how it went."""
+        if self._begun:
+            raise ConfigError("this simulation was run already; make another one to run it again")
+        self._begun = True
         with _no_collector():
             makespan = self._run()
         return outcome_of(self.world, makespan, len(self._workload.jobs), self._log)
@@ -136,6 +141,14 @@ class Simulation:
     def _check(self) -> None:
         if not self._nodes:
             raise ConfigError("a simulation needs at least one node")
+        twice = [name for name, often in Counter(node.name for node in self._nodes).items() if often > 1]
+        if twice:
+            raise ConfigError(f"two nodes are called {twice[0]!r}; give each a name of its own")
+        for what, pairs, kind in (("lost", self._lost, str), ("joins", self._joins, Node)):
+            times: Iterable[tuple[object, object]] = pairs
+            for time, node in times:
+                if not isinstance(time, int | float) or not isinstance(node, kind):
+                    raise ConfigError(f"{what}: ({time!r}, {node!r:.60}); expected a time in seconds, then a node")
         here: set[str] = set()
         comings = [(-1.0, 1, node.name) for node in self._nodes] + [(time, 1, node.name) for time, node in self._joins]
         # At the same time, one goes before another comes in its place.
@@ -147,6 +160,15 @@ class Simulation:
             if not comes and name not in here:
                 raise ConfigError(f"node {name!r} is to be lost at {time:g} s, but there is no node of that name then")
             (here.add if comes else here.remove)(name)
+
+    def _check_layers(self, given: Mapping[str, Mapping[str, object]]) -> None:
+        nodes = (*self._nodes, *(node for _, node in self._joins))
+        known = dict.fromkeys(layer.name for node in nodes for layer in node.storage)
+        for what, layers in given.items():
+            for name in layers:
+                if name not in known:
+                    there = ", ".join(known) or "none"
+                    raise ConfigError(f"{what}: no node has a layer {name!r}; there are: {there}")
 
     def _set_up(self) -> None:
         """Nodes join before anything else; those that come and go later are put down."""

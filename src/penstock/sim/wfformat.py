@@ -24,17 +24,20 @@ _Durations = Seconds | Mapping[str, Seconds]
 UNKNOWN_MEMORY = 1 << 50
 
 
-def read_wfformat(path: str, *, seconds: _Durations | None = None, files_under: str = "") -> Workload:
+def read_wfformat(
+    path: str, *, seconds: _Durations | None = None, default: Seconds | None = None, files_under: str = ""
+) -> Workload:
     """The workload that a file describes.
 
-    ``seconds`` says how long tasks take instead of what the file says: for all, or by id or name of the task. Without
-    ``files_under``, files are no more than sizes of what tasks hand on, for their times include input and output. With
-    it, they lie in that directory, tasks read and write them there, and of the time of a task only the share counts
-    in which it used its cores, where the file says so.
+    ``seconds`` says how long tasks take instead of what the file says: for all, or by id or name of the task;
+    ``default`` is for tasks of which nobody says it. Without ``files_under``, a file is no more than an object that a
+    task hands on to those that read it, for the times of tasks include input and output. With it, files lie in that
+    directory, tasks read and write them there, and of the time of a task only the share counts in which it used its
+    cores, where the file says so.
     """
     source = Source(os.fspath(path))
     workflow = source.read()
-    return _Building(source, workflow, seconds, files_under).workload
+    return _Building(source, workflow, seconds, default, files_under).workload
 
 
 def read_machines(path: str) -> list[Node]:
@@ -53,15 +56,24 @@ def read_machines(path: str) -> list[Node]:
 class _Building:
     """Makes the workload, and looks on the way whether what the file says can be true."""
 
-    def __init__(self, source: Source, workflow: Workflow, seconds: _Durations | None, files_under: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        workflow: Workflow,
+        seconds: _Durations | None,
+        default: Seconds | None,
+        files_under: str,
+    ) -> None:
         self.workload = Workload()
         self._source = source
         self._seconds = seconds
+        self._default = default
         self._folder = files_under
         self._tasks = self._by_id(workflow.specification.tasks)
         self._sizes = self._file_sizes(workflow.specification)
         self._executed = self._executions(workflow.execution)
         self._written: set[str] = set()
+        self._read = {name for task in self._tasks.values() for name in task.inputFiles}
         jobs: dict[str, Job] = {}
         parents = self._parents()
         for name in self._in_order(parents):
@@ -91,8 +103,10 @@ class _Building:
 
     def _executions(self, execution: Execution | None) -> dict[str, Executed]:
         if execution is None or not execution.tasks:
-            if self._seconds is None:
-                raise self._source.wrong("it tells of no execution, so say how long tasks take: seconds=…")
+            if self._seconds is None and self._default is None:
+                raise self._source.wrong(
+                    "it tells of no execution, so say how long tasks take: --default-duration 1s, in Python default=1.0"
+                )
             return {}
         found = {one.id: one for one in execution.tasks}
         for name, one in found.items():
@@ -134,19 +148,26 @@ class _Building:
     def _add(self, task: Task, parents: list[Job]) -> Job:
         executed = self._executed.get(task.id)
         cores = max(1, ceil(executed.coreCount or 1)) if executed else 1
-        made = sum(self._sizes[name] for name in task.outputFiles)
-        options: dict[str, Any] = {"makes": made}
-        if self._folder:
-            options = {
-                "reads": [self._to_read(name) for name in dict.fromkeys(task.inputFiles)],
-                "writes": [(self._path(name), self._sizes[name]) for name in dict.fromkeys(task.outputFiles)],
-            }
-            self._written.update(task.outputFiles)
+        options = self._as_files(task) if self._folder else self._as_objects(task)
+        self._written.update(task.outputFiles)
         if executed and executed.priority:
             options["priority"] = executed.priority
         memory = int(executed.memoryInBytes or 0) if executed else 0
         time = self._time_of(task, executed, cores)
         return self.workload.task(task.name, seconds=time, cpus=cores, memory=memory, after=parents, **options)
+
+    def _as_files(self, task: Task) -> dict[str, Any]:
+        return {
+            "reads": [self._to_read(name) for name in dict.fromkeys(task.inputFiles)],
+            "writes": [(self._path(name), self._sizes[name]) for name in dict.fromkeys(task.outputFiles)],
+        }
+
+    def _as_objects(self, task: Task) -> dict[str, Any]:
+        """What nobody reads needs no mention; what is there from the start is wherever it is needed."""
+        return {
+            "takes": [name for name in dict.fromkeys(task.inputFiles) if name in self._written],
+            "gives": [(name, self._sizes[name]) for name in dict.fromkeys(task.outputFiles) if name in self._read],
+        }
 
     def _time_of(self, task: Task, executed: Executed | None, cores: int) -> Seconds:
         given = self._seconds
@@ -154,8 +175,13 @@ class _Building:
             given = given.get(task.id, given.get(task.name))
         if given is not None:
             return given
+        if executed is None and self._default is not None:
+            return self._default
         if executed is None:
-            raise self._source.wrong(f"nothing says how long task {task.id!r} ({task.name}) takes")
+            raise self._source.wrong(
+                f"nothing says how long task {task.id!r} ({task.name}) takes; give --default-duration 1s, in "
+                f"Python default=1.0"
+            )
         if not self._folder or executed.avgCPU is None:
             return executed.runtimeInSeconds
         return executed.runtimeInSeconds * min(1.0, max(0.0, executed.avgCPU) / (100 * cores))

@@ -19,7 +19,7 @@ from penstock.model.commands import Launch
 from penstock.model.data import FileRef, TaskId, Value, VersionId
 from penstock.model.events import Submitted
 from penstock.model.resources import Requirements
-from penstock.model.tasks import Failure, FailureKind, Output, TaskCall, TaskSpec
+from penstock.model.tasks import Failure, FailureKind, OnFailure, Output, TaskCall, TaskSpec
 from penstock.sim.work import Work, WorkOf
 from penstock.tuning.spec import is_auto, parse
 from penstock.units import parse_rate
@@ -27,6 +27,8 @@ from penstock.units import parse_rate
 __all__ = ["Job", "Lognormal", "Normal", "Seconds", "Uniform", "Workload"]
 
 _NO_ARGUMENTS = Value(b"")
+#: fields of ``TaskSpec`` that are said of a task here
+_OPTIONS = ("priority", "retries", "timeout", "on_failure")
 
 
 class Normal(Struct, frozen=True):
@@ -70,7 +72,7 @@ class Job(Struct, frozen=True, gc=False):
 
     call: TaskCall
     seconds: Seconds
-    #: bytes of each file in ``call.outputs``
+    #: bytes of each of ``call.outputs``, files and objects
     sizes: tuple[int, ...] = ()
     #: bytes of the object that it returns
     makes: int = 0
@@ -99,8 +101,9 @@ class Workload:
         self.jobs: list[Job] = []
         self._specs: dict[tuple[object, ...], TaskSpec] = {}
         self._versions = 0
-        #: newest version of each file that a task writes
+        #: newest version of each file that a task writes, and of each object that a task gives
         self._newest: dict[str, VersionId] = {}
+        self._objects: dict[str, VersionId] = {}
 
     def task(
         self,
@@ -147,6 +150,8 @@ class Workload:
         updates: Sequence[tuple[str, int]] = (),
         temp: bool = False,
         makes: int = 0,
+        gives: Sequence[tuple[str, int]] = (),
+        takes: Sequence[str] = (),
         traffic: int = 0,
         fails: float = 0.0,
         fails_first: int = 0,
@@ -159,33 +164,39 @@ class Workload:
         It gets what the tasks before it made (``after``), reads its files, computes, then writes. A file that it
         ``reads`` is one that a task before it writes, or is there from the start and given with its size. One that it
         ``updates`` is read as well, and written anew with the given size, which it also has if it was there from the
-        start. ``makes`` are the bytes of the object that
-        it returns. ``steps`` is what the program does before it calls the task: seconds of its own (float), and tasks
-        that it waits for. ``options`` are fields of ``TaskSpec``.
+        start. ``makes`` are the bytes of the object that it returns, which all tasks after it get. Further objects that
+        it ``gives``, with their bytes, have names: only tasks that name what they take get them. ``steps`` is what the
+        program does before it calls the task: seconds of its own (float), and tasks that it waits for. ``options`` are
+        ``priority``, ``retries``, ``timeout`` and ``on_failure``, as in a program.
         """
         taken = tuple(step.call.task if isinstance(step, Job) else float(step) for step in steps) if steps else ()
         _check_seconds(name, seconds)
-        if at or makes or traffic or fails_first or taken:
+        if at or makes or traffic or fails_first or taken or gives:
             amounts = {"at": at, "makes": makes, "traffic": traffic, "fails_first": fails_first}
-            _check_amounts(name, (*amounts.items(), *(("a step", step) for step in taken)))
+            _check_amounts(name, (*amounts.items(), *(("a step", step) for step in taken), *gives))
         if not 0 <= fails <= 1:
             raise ConfigError(f"task {name}: fails={fails}; a probability is between 0 and 1")
         before = list(after)
+        if not all(isinstance(job, Job) for job in before):
+            raise ConfigError(f"task {name}: after={before!r:.80}; give what task() and io_task() returned")
         waits = [job.result for job in before]
-        slots: tuple[VersionId | FileRef, ...] = tuple(job.result for job in before if job.makes)
+        objects = [self._object_taken(name, taken) for taken in takes]
+        waits += objects
+        slots: tuple[VersionId | FileRef, ...] = (*(job.result for job in before if job.makes), *objects)
         files = tuple(self._file_read(name, file) for file in reads)
         files += tuple(self._newest.get(path) or FileRef(path, size) for path, size in updates)
         first_update = len(slots) + len(reads)
         slots += files
         waits += [slot for slot in files if isinstance(slot, int)]
         written = (*writes, *updates)
-        made = tuple(range(self._versions + 1, self._versions + 2 + len(written)))
+        made = tuple(range(self._versions + 1, self._versions + 2 + len(written) + len(gives)))
         self._versions = made[-1]
-        for version, (path, _) in zip(made[1:], written, strict=True):
-            self._newest[path] = version
+        self._newest.update(zip((path for path, _ in written), made[1:], strict=False))
+        self._objects.update(zip((given for given, _ in gives), made[1 + len(written) :], strict=True))
         outputs = [Output((index,), -1, path, temp=temp) for index, (path, _) in enumerate(writes)]
         for slot, (path, _) in enumerate(updates, start=first_update):
             outputs.append(Output((len(outputs),), slot, path, update=True, temp=temp))
+        outputs += [Output((index,)) for index in range(len(outputs), len(outputs) + len(gives))]
         call = TaskCall(
             len(self.jobs) + 1,
             self._spec(name, requirements, options),
@@ -196,7 +207,7 @@ class Workload:
             returns=1,
             outputs=tuple(outputs),
         )
-        sizes = tuple(size for _, size in written)
+        sizes = tuple(size for _, size in (*written, *gives))
         job = Job(call, seconds, sizes, makes, traffic, fails, fails_first, at, taken)
         self.jobs.append(job)
         return job
@@ -237,7 +248,9 @@ class Workload:
         key = (name, requirements, *sorted(options.items()))
         spec = self._specs.get(key)
         if spec is None:
-            spec = self._specs[key] = TaskSpec(len(self._specs), name, requirements, identity=name, **options)
+            spec = self._specs[key] = TaskSpec(
+                len(self._specs), name, requirements, identity=name, **_checked_options(name, options)
+            )
         return spec
 
     def _file_read(self, name: str, file: str | tuple[str, int]) -> VersionId | FileRef:
@@ -246,6 +259,12 @@ class Workload:
         version = self._newest.get(file)
         if version is None:
             raise ConfigError(f"task {name} reads {file!r}, which no task before it writes: give its size with it")
+        return version
+
+    def _object_taken(self, name: str, wanted: str) -> VersionId:
+        version = self._objects.get(wanted)
+        if version is None:
+            raise ConfigError(f"task {name} takes {wanted!r}, which no task before it gives")
         return version
 
 
@@ -263,6 +282,23 @@ def _check_amounts(name: str, amounts: Iterable[tuple[str, float]]) -> None:
             raise ConfigError(f"task {name}: {what}={number}; it must be a finite number, zero or above")
 
 
+def _checked_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What becomes of failures is said as in a program: by a word, and ``retries`` alone mean to try again."""
+    unknown = options.keys() - _OPTIONS
+    if unknown:
+        raise ConfigError(
+            f"task {name}: there is no {min(unknown)!r}; besides what it does, give {', '.join(_OPTIONS)}"
+        )
+    written = options.get("on_failure")
+    if written is None:
+        return {**options, "on_failure": OnFailure.RETRY if options.get("retries") else OnFailure.FAIL}
+    try:
+        return {**options, "on_failure": OnFailure(written)}
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in OnFailure)
+        raise ConfigError(f"task {name}: on_failure={written!r}; expected one of {known}") from None
+
+
 def _check_seconds(name: str, seconds: Seconds) -> None:
     if isinstance(seconds, int | float):
         if not 0 <= seconds < inf:
@@ -271,3 +307,5 @@ def _check_seconds(name: str, seconds: Seconds) -> None:
         raise ConfigError(f"task {name}: a mean of {seconds.mean} seconds; it must be zero or above")
     elif isinstance(seconds, Uniform) and not 0 <= seconds.least <= seconds.most:
         raise ConfigError(f"task {name}: seconds from {seconds.least} to {seconds.most}; give the smaller one first")
+    elif not isinstance(seconds, Normal | Lognormal | Uniform):
+        raise ConfigError(f"task {name}: seconds={seconds!r}; give a number, or Normal, Lognormal or Uniform")

@@ -6,7 +6,8 @@ log ─▶ RecordedRun ─▶ Recorded(workload, nodes, rules, costs) ─▶ Sim
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from penstock.model.data import TaskId, VersionId
 from penstock.model.resources import Node, Requirements
 from penstock.model.tasks import FailureKind
 from penstock.observe.log import read_log
+from penstock.observe.records import Record, Submitted
 from penstock.runtime.recorded.costs import costs_of
 from penstock.runtime.recorded.program import Steps, steps_of
 from penstock.runtime.recorded.run import Attempt, Call, Function, RecordedRun
@@ -28,7 +30,7 @@ from penstock.sim.workloads import Job, Workload
 from penstock.tuning.spec import is_auto, parse
 from penstock.units import parse_rate
 
-__all__ = ["Recorded", "workload_of"]
+__all__ = ["Recorded", "nodes_of", "workload_of"]
 
 
 class Recorded(Struct, frozen=True):
@@ -46,6 +48,8 @@ class Recorded(Struct, frozen=True):
     #: nodes that came while it ran, and that were lost, with the time
     joins: list[tuple[float, Node]] = []
     lost: list[tuple[float, str]] = []
+    #: tasks that were cancelled, or had not ended when the log did: nobody knows what they would have done
+    left_out: int = 0
 
     def simulation(self, **settings: Any) -> Simulation:
         """The same run once more; ``settings`` are those of ``Simulation`` that are to be different."""
@@ -60,16 +64,7 @@ def workload_of(path: str, *, constraints: Mapping[str, str | float] | None = No
 
     ``constraints`` gives I/O tasks another bandwidth constraint, by the name of their function and as in a program.
     """
-    if os.path.isdir(path):
-        path = os.path.join(path, "events.jsonl")
-    if not os.path.isfile(path):
-        raise ConfigError(f"{path}: there is no event log; give a log, or the directory of a run that kept one")
-    try:
-        run = RecordedRun(read_log(path), path)
-    except (KeyError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{path} is no whole event log: {error}") from error
+    run = _read(path)
     started = run.started
     _constrain(run, constraints or {})
     transfers = Transfers(run)
@@ -78,8 +73,32 @@ def workload_of(path: str, *, constraints: Mapping[str, str | float] | None = No
         started.io_scheduler or "fcfs", started.io_ageing, started.data_movement, started.tuning_ceiling
     )
     workload = _Rebuilding(run, transfers).workload
-    about = (rules, started.scheduler, costs, io_costs, run.makespan, run.joined, run.lost)
+    left_out = len(run.calls) - len(workload.jobs)
+    about = (rules, started.scheduler, costs, io_costs, run.makespan, run.joined, run.lost, left_out)
     return Recorded(workload, transfers.nodes(), *about)
+
+
+def nodes_of(path: str) -> list[Node]:
+    """The nodes of a recorded run when its program began, given its log or its directory."""
+    return list(_read(path, lambda log: takewhile(lambda one: not isinstance(one, Submitted), log)).nodes.values())
+
+
+def _read(path: str, part: Callable[[Iterator[Record]], Iterator[Record]] = iter) -> RecordedRun:
+    if os.path.isdir(path):
+        path = os.path.join(path, "events.jsonl")
+    if not os.path.isfile(path):
+        raise ConfigError(f"{path}: there is no event log; give a log, or the directory of a run that kept one")
+    try:
+        return RecordedRun(part(read_log(path)), path)
+    except KeyError as error:
+        raise ConfigError(
+            f"{path} is no whole event log: it tells of {error.args[0]!r}, but not how that began; are its first lines "
+            f"missing?"
+        ) from None
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path} is no whole event log: {error}") from error
 
 
 def _constrain(run: RecordedRun, constraints: Mapping[str, str | float]) -> None:

@@ -268,6 +268,6 @@ def _function(record: records.Declared) -> Function:
         options["retries"] = record.retries
     if record.timeout is not None:
         options["timeout"] = record.timeout
-    if record.on_failure != OnFailure.FAIL.value:
+    if record.on_failure != OnFailure.FAIL.value or record.retries is not None:
         options["on_failure"] = OnFailure(record.on_failure)
     return Function(record.name, need, options)

@@ -88,7 +88,7 @@ class Drive:
         from penstock.model.events import Finished
 
         task, attempt = self.running.popleft()
-        among = self.engine.state.tasks[task].concurrency  # type: ignore[attr-defined]  # an I/O task
+        among = len(self.engine.state.tasks[task].device.holders)  # type: ignore[attr-defined]  # an I/O task
         self._handle(Finished(task, attempt, [], seconds=SECONDS[among]))
 
     def _handle(self, event: object) -> None:

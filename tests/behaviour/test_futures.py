@@ -105,7 +105,7 @@ def test_running_is_true_between_start_and_end(gate: Gate, second_gate: Gate) ->
 
 
 def test_result_raises_what_the_task_raised_with_the_workers_traceback() -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - its whole text is looked at below
+    with pytest.raises(ValueError) as caught:
         fail("wrong").result()
     assert str(caught.value) == "wrong"
     cause = caught.value.__cause__
@@ -475,3 +475,14 @@ def test_concurrent_futures_of_others_are_dependencies_too() -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
         theirs = threads.submit(lambda: 41)
         assert wait_on([theirs, add(1)]) == [41, 2]
+
+
+@FLAVOURS
+@only_workers
+def test_an_exception_that_is_there_already_ends_the_wait(library: Any, gate: Gate) -> None:
+    failing, slow = fail("x"), pass_gate(gate)
+    assert isinstance(failing.exception(), ValueError)
+    done, not_done = library.wait([slow, failing], timeout=30, return_when=concurrent.futures.FIRST_EXCEPTION)
+    assert done == {failing} and not_done == {slow}
+    gate.open()
+    slow.result()

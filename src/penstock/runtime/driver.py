@@ -163,10 +163,8 @@ class Driver(Settling):
             return True  # a callback in the control thread must not wait for itself
         if self._thread is None and not self._stopping:
             self._let_time_pass(reached, timeout)
-        with (
-            self.awaiting(),
-            self.lock.raw,
-        ):  # not the condition: an interrupt while that is entered would leave it locked
+        # Not the condition itself: an interrupt while that is being entered would leave it locked.
+        with self.awaiting(), self.lock.raw:
             self._sleepers += 1
             try:
                 done = self._changed.wait_for(lambda: self._broken or self._stopping or reached(), timeout)

@@ -239,6 +239,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         return f"<Future of task {self._task}: {state}>"
 
     def __bool__(self) -> bool:
+        if type(self._outcome) is Failure:
+            return True  # the standard library asks this of failed ones, in wait() for the first exception
         raise PenstockError(f"{self!r} has no truth value yet: use wait_on(it) or it.result()")
 
     def __del__(self) -> None:

@@ -32,7 +32,7 @@ def pester():
 
 threading.Thread(target=pester, daemon=True).start()
 futures = []
-for number in range(400):
+for number in range(2000):
     future = None
     try:
         armed.set()

@@ -20,12 +20,14 @@ from penstock.api.directions import (
     IN,
     INOUT,
     OUT,
+    SCATTER,
     Depth,
     Permanent,
     Temp,
     Type,
 )
 from penstock.api.executor import Executor
+from penstock.api.mpi import mpi
 from penstock.api.sync import barrier, cancel, delete_file, delete_object, open_file, share, wait_on
 from penstock.api.task import task
 from penstock.errors import (
@@ -65,6 +67,7 @@ __all__ = [
     "INOUT",
     "IO",
     "OUT",
+    "SCATTER",
     "ArgumentChanged",
     "CallError",
     "ConfigError",
@@ -98,6 +101,7 @@ __all__ = [
     "implement",
     "implements",
     "io",
+    "mpi",
     "open_file",
     "share",
     "start",

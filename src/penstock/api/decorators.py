@@ -11,7 +11,7 @@ from penstock.api.task import Task
 from penstock.errors import ConstraintError, DefinitionError
 from penstock.runtime.constraints import canonical, requirements
 
-__all__ = ["IO", "constraint", "implement", "implements", "io"]
+__all__ = ["IO", "constraint", "implement", "implements", "io", "task_below", "with_fields"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,13 +31,13 @@ def constraint(**written: Any) -> Callable[[Task[P, R]], Task[P, R]]:
         constraints[known] = value
 
     def apply(task: Task[P, R]) -> Task[P, R]:
-        inner = _task_below(task, "@constraint")
+        inner = task_below(task, "@constraint")
         literal = {name: value for name, value in constraints.items() if "$" not in str(value)}
         try:
             requirements(literal, inner.declaration.name, io=inner.declaration.io)
         except ConstraintError as error:
             raise DefinitionError(str(error)) from None
-        limited: Task[P, R] = _with(task, constraints={**inner.declaration.constraints, **constraints})
+        limited: Task[P, R] = with_fields(task, constraints={**inner.declaration.constraints, **constraints})
         return limited
 
     return apply
@@ -55,8 +55,8 @@ def io(task: Any = None, /) -> Any:
     """The task does only input and output: it needs no computing unit, so it overlaps with tasks that compute."""
     if task is None:
         return io
-    _task_below(task, "@io")
-    return _with(task, io=True)
+    task_below(task, "@io")
+    return with_fields(task, io=True)
 
 
 #: the spelling of PyCOMPSs
@@ -75,7 +75,7 @@ def implement(
         raise DefinitionError("@implement needs either of=TASK, or source_class=MODULE and method=NAME")
 
     def apply(task: Task[P, R]) -> Task[P, R]:
-        inner = _task_below(task, "@implement")
+        inner = task_below(task, "@implement")
         target = of if source_class is None or method is None else task_named(source_class, method, inner)
         add_implementation(target, inner)
         return task
@@ -87,14 +87,15 @@ def implement(
 implements = implement
 
 
-def _with(task: Any, **fields: Any) -> Any:
+def with_fields(task: Any, **fields: Any) -> Any:
     """A task like this one, but for some fields of its declaration; the one below stays as it is."""
     if isinstance(task, classmethod | staticmethod):
-        return type(task)(_with(task.__func__, **fields))
+        return type(task)(with_fields(task.__func__, **fields))
     return Task(replace(task.declaration, **fields))
 
 
-def _task_below(task: Any, decorator: str) -> Task[..., Any]:
+def task_below(task: Any, decorator: str) -> Task[..., Any]:
+    """The task that a decorator stands above."""
     inner: Any = task.__func__ if isinstance(task, classmethod | staticmethod) else task
     if not isinstance(inner, Task):
         raise DefinitionError(f"{decorator} stands above @task; {task!r} is not a task yet")

@@ -17,6 +17,7 @@ from penstock.model.directions import (
     IN,
     INOUT,
     OUT,
+    SCATTER,
     Direction,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "IN",
     "INOUT",
     "OUT",
+    "SCATTER",
     "Depth",
     "Direction",
     "Permanent",
@@ -63,5 +65,5 @@ def as_direction(written: Any, parameter: str, task: str) -> Direction:
             raise DefinitionError(f"@task of {task}: {parameter}={written!r}: {error}") from None
     raise DefinitionError(
         f"@task of {task}: {parameter}={written!r} is not a direction; use IN, OUT, INOUT, FILE_IN, FILE_OUT, "
-        f"FILE_INOUT, COLLECTION_IN, COLLECTION_INOUT, COLLECTION_OUT, or {{Type: COLLECTION_IN, Depth: 2}}"
+        f"FILE_INOUT, COLLECTION_IN, COLLECTION_INOUT, COLLECTION_OUT, SCATTER, or {{Type: COLLECTION_IN, Depth: 2}}"
     )

@@ -33,6 +33,10 @@ def add_implementation(target: Any, other: Task[..., Any]) -> None:
 def _check(first: Declaration, other: Declaration) -> None:
     """Refuse an implementation that callers could tell from the other."""
     for declaration in (first, other):
+        if declaration.mpi is not None:
+            raise DefinitionError(
+                f"@implement of {other.name}: {declaration.name} is an MPI task, which has one implementation"
+            )
         if declaration.io:
             raise DefinitionError(
                 f"@implement of {other.name}: {declaration.name} is an I/O task; only tasks that compute can have "

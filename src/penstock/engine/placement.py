@@ -213,11 +213,12 @@ def _next_alike(state: State, lane: Lane, head: TaskRecord) -> TaskRecord | None
 def _depth(state: State, task: TaskRecord) -> int:
     """How many tasks like this one a lane may hold.
 
-    One that has a timeout stays alone: its time begins when it is sent, and killing it must hit nobody else.
+    One that has a timeout stays alone: its time begins when it is sent, and killing it must hit nobody else. So does
+    an MPI task, which has processes of its own.
     """
     call = task.call
     seconds = state.expected(call.spec)
-    if seconds is None or call.spec.timeout is not None:
+    if seconds is None or call.spec.timeout is not None or call.spec.world is not None:
         return 1
     if isinstance(task, IOTaskRecord) and task.learning:
         return 1

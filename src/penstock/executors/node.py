@@ -8,7 +8,8 @@ The first attempt for an idle worker leaves at once. Those behind it are written
 the worker has answered: by then it has work to do, and a system call per task is the larger part of a task's cost.
 
 Lanes are numbered: those of the compute pool, whose processes live as long as the run, then those of the I/O pool,
-whose processes start with their first task and end when they have been idle for a while.
+whose processes start with their first task and end when they have been idle for a while. An MPI task is sent to a
+process that keeps a world of its size (worlds.py), on either kind of lane.
 
 Used by one thread at a time: the driver holds its lock around every call but ``poll``.
 """
@@ -27,11 +28,13 @@ from penstock.data.segments import Segments
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
-from penstock.executors.wire import Define, Done, Error, Ready, run_of
+from penstock.executors.wire import Define, Done, Error, RankFailed, Ready, Spent, Up, WorldStarted, run_of
 from penstock.executors.worker import SETUP, Setup
+from penstock.executors.worlds import KeptWorld, surplus, surroundings
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, NodeLost, Recalled, Warmed, WorkerLost
 from penstock.model.resources import StorageLayer
+from penstock.model.worlds import World
 
 __all__ = ["NodeExecutor"]
 
@@ -40,10 +43,11 @@ _STILLBORN = 3
 _RECEIVE = 1 << 20
 #: attempts behind another that are written together
 _TOGETHER = 32
-#: seconds after which an idle process of the I/O pool is ended
+#: seconds after which an idle process of the I/O pool, or an idle MPI world, is ended
 _IDLE = 5.0
 
 Observer = Callable[[str, int, int, int], None]
+WorldObserver = Callable[[int, int, Up | None], None]
 
 
 class NodeExecutor:
@@ -61,6 +65,7 @@ class NodeExecutor:
         cpus: Sequence[tuple[int, ...]],
         cleanup: Sequence[str],
         observe: Observer,
+        observe_world: WorldObserver,
     ) -> None:
         self.name = name
         self._segments = segments
@@ -68,10 +73,12 @@ class NodeExecutor:
         self._cleanup = cleanup
         #: told of worker processes: "started" or "died", lane, pid, status
         self._observe = observe
+        #: told of MPI worlds: lane, ranks, and what their keeper said
+        self._observe_world = observe_world
         #: code of every function that may be launched
         self.functions: dict[int, Define] = {}
-        setup = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers))
-        self._setup = msgspec.json.encode(setup).decode()
+        self._setup_of_worlds = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers))
+        self._setup = msgspec.json.encode(self._setup_of_worlds).decode()
         self._seats = [Seat(lane, io=lane >= lanes) for lane in range(lanes + io_lanes)]
         #: processes of the I/O pool with nothing to do, and since when, oldest first
         self._idle: dict[Worker, float] = {}
@@ -103,10 +110,13 @@ class NodeExecutor:
         """Send an attempt to its lane."""
         spec = command.call.spec
         seat = self._seats[command.lane]
-        units = max(1, spec.requirements.cpus)
-        worker = seat.workers.get(units)
-        if worker is None:
-            worker = self._worker_for(seat, units)
+        if spec.world is None:
+            units = max(1, spec.requirements.cpus)
+            worker = seat.workers.get(units)
+            if worker is None:
+                worker = self._worker_for(seat, units)
+        else:
+            worker = self._world_for(seat, spec.world, command.hosts)
         seat.active = worker
         self._idle.pop(worker, None)
         if spec.function not in worker.defined:
@@ -148,7 +158,7 @@ class NodeExecutor:
                 yield Warmed(self.name)
 
     def end_idle(self, now: float) -> float | None:
-        """End processes of the I/O pool that have been idle for long; when the next one will have been."""
+        """End processes that have been idle for long, of the I/O pool and of worlds; when the next one will have been."""
         while self._idle:
             worker, since = next(iter(self._idle.items()))
             if since + _IDLE > now:
@@ -160,7 +170,7 @@ class NodeExecutor:
     def _retire(self, worker: Worker) -> None:
         """Let a process end by itself: it finds its channels closed."""
         seat = worker.seat
-        del seat.workers[worker.units]
+        seat.workers.pop(worker.units, None)
         if seat.active is worker:
             seat.active = None
         worker.retired = True
@@ -229,7 +239,7 @@ class NodeExecutor:
                 self._deafen(worker)
                 self._forkserver.kill(worker.number)
                 return
-            if len(data) < _RECEIVE:
+            if len(data) < _RECEIVE or worker.retired:
                 return
 
     def _read(self, worker: Worker, data: bytes) -> Iterator[Event]:
@@ -239,7 +249,15 @@ class NodeExecutor:
                 self._servers_lost = 0
                 yield from self._is_warm(worker)
                 continue
+            if isinstance(message, WorldStarted | RankFailed | Spent):
+                self._told_of_world(worker, message)
+                continue
             worker.busy -= 1
+            if isinstance(worker, KeptWorld):
+                event = self._event(worker, message)
+                self._rest(worker)  # first: what the event brings about may want this very world
+                yield event
+                continue
             yield self._event(worker, message)
             if worker.seat.io and not worker.busy:
                 self._idle[worker] = time.monotonic()
@@ -268,6 +286,8 @@ class NodeExecutor:
                     self._observe("started", worker.seat.lane, notice.pid, 0)
             elif isinstance(notice, Exited):
                 worker = self._workers.pop(notice.worker_id, None)
+                if isinstance(worker, KeptWorld):
+                    self._observe_world(worker.seat.lane, worker.world.processes, None)
                 if worker is not None and worker.retired:
                     self._observe("ended", worker.seat.lane, worker.pid, notice.status)
                 elif worker is not None:
@@ -287,7 +307,7 @@ class NodeExecutor:
         if worker.messages.fileno() in self._by_descriptor:
             yield from self._receive(worker)
         seat = worker.seat
-        del seat.workers[worker.units]
+        seat.workers.pop(worker.units, None)
         self._idle.pop(worker, None)
         yield from self._is_warm(worker)
         self._unflushed.pop(worker, None)
@@ -304,9 +324,10 @@ class NodeExecutor:
         replaced = seat.stillborn < _STILLBORN and self._servers_lost <= _STILLBORN
         if was_active:
             output = self._relay.tail(worker.number)
-            yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number)
+            ranks = worker.world.processes if isinstance(worker, KeptWorld) else 0
+            yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number, ranks)
         if replaced and not seat.workers and not seat.io:
-            self._worker_for(seat, worker.units)
+            self._worker_for(seat, max(1, worker.units))
 
     # --- workers ------------------------------------------------------------------------------------------------
 
@@ -316,12 +337,44 @@ class NodeExecutor:
             return existing
         self._made += 1
         worker = seat.workers[units] = Worker(self._made, seat, units)
+        cpus = self._cpus[seat.lane] if units == 1 and not seat.io else ()
+        self._start(worker, cpus, {SETUP: self._setup, **thread_limits(units)})
+        return worker
+
+    def _start(self, worker: Worker, cpus: tuple[int, ...], environ: dict[str, str]) -> None:
         self._workers[worker.number] = worker
         self._by_descriptor[worker.messages.fileno()] = worker
         self._epoll.register(worker.messages, select.EPOLLIN)
-        cpus = self._cpus[seat.lane] if units == 1 and not seat.io else ()
-        worker.start(self._forkserver, self._relay, cpus, {SETUP: self._setup, **thread_limits(units)})
-        return worker
+        worker.start(self._forkserver, self._relay, cpus, environ)
+
+    def _world_for(self, seat: Seat, wanted: World, hosts: tuple[tuple[str, int], ...]) -> KeptWorld:
+        """A world that is idle, the last used first, or a new one."""
+        for idle in reversed(self._idle):
+            if isinstance(idle, KeptWorld) and idle.world == wanted:
+                idle.seat = seat
+                return idle
+        self._made += 1
+        kept = KeptWorld(self._made, seat, wanted)
+        self._made += wanted.processes  # the ranks have the numbers that follow
+        self._start(kept, (), surroundings(self._setup_of_worlds, wanted, hosts or ((self.name, wanted.processes),)))
+        return kept
+
+    def _rest(self, world: KeptWorld) -> None:
+        """A world's task is over: keep it for the next, or let it go."""
+        if world.spent:
+            self._retire(world)
+            return
+        world.seat.active = None
+        self._idle[world] = time.monotonic()
+        for other in surplus(self._idle, max(2 * len(self._cpus), world.world.processes)):
+            del self._idle[other]
+            self._retire(other)
+
+    def _told_of_world(self, worker: Worker, message: WorldStarted | RankFailed | Spent) -> None:
+        if isinstance(worker, KeptWorld):
+            if isinstance(message, Spent):
+                worker.spent = message.reason
+            self._observe_world(worker.seat.lane, worker.world.processes, message)
 
     def _reason(self, status: int) -> str:
         if status >= 0:

@@ -26,9 +26,12 @@ __all__ = [
     "Down",
     "Error",
     "Frames",
+    "RankFailed",
     "Ready",
     "Run",
+    "Spent",
     "Up",
+    "WorldStarted",
     "claimed",
     "claims",
     "frame",
@@ -48,6 +51,8 @@ class Define(Struct, array_like=True, tag="d"):
     returns: int
     #: names of its positional parameters, for messages
     parameters: list[str] = []
+    #: those of which each rank of an MPI task receives its part
+    scattered: list[str] = []
 
 
 class Run(Struct, array_like=True, tag="r"):
@@ -116,8 +121,29 @@ class Error(Struct, array_like=True, tag="e"):
     seconds: float
 
 
+class WorldStarted(Struct, array_like=True, tag="w"):
+    """All ranks of an MPI world are there."""
+
+    seconds: float
+
+
+class RankFailed(Struct, array_like=True, tag="f"):
+    """A rank of an MPI world did not deliver; the attempt's error follows."""
+
+    task: int
+    attempt: int
+    rank: int
+    message: str
+
+
+class Spent(Struct, array_like=True, tag="s"):
+    """An MPI world takes no more tasks; what it says of the last one follows."""
+
+    reason: str
+
+
 Down = Define | Run
-Up = Ready | Done | Error
+Up = Ready | Done | Error | WorldStarted | RankFailed | Spent
 
 _encode = msgspec.msgpack.Encoder().encode
 _length = struct.Struct("<I")
@@ -142,7 +168,7 @@ def claimed(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // CLAIM}Q", data)
 
 
-def frame(message: Down | Up) -> bytes:
+def frame(message: Struct) -> bytes:
     """A message of a stream, with its length in front."""
     body = _encode(message)
     return _length.pack(len(body)) + body

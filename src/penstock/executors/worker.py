@@ -17,6 +17,7 @@ from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.wire import CLAIM, Define, Frames, Ready, Run, claimed, frame, frames_down
 from penstock.model.resources import StorageLayer
+from penstock.model.worlds import World
 
 __all__ = ["SETUP", "Setup", "serve"]
 
@@ -37,12 +38,19 @@ class Setup(msgspec.Struct):
     spill_dir: str
     strict: bool
     layers: list[StorageLayer] = []
+    #: the process keeps an MPI world, and its tasks are carried out by the ranks
+    world: World | None = None
 
 
 def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None:
     """Carry out tasks until the other side closes."""
     setup = msgspec.json.decode(os.environ.pop(SETUP), type=Setup)
     segments = Segments(setup.memory_dir, setup.spill_dir, worker_id)
+    if setup.world is not None:
+        from penstock.executors.mpi import keep_world
+
+        keep_world(setup, setup.world, segments, tasks, messages)
+        return
     layers = {layer.name: layer for layer in setup.layers}
     if any(layer.curve for layer in setup.layers):
         emulate(setup)

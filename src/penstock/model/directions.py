@@ -15,6 +15,7 @@ __all__ = [
     "IN",
     "INOUT",
     "OUT",
+    "SCATTER",
     "Direction",
 ]
 
@@ -31,6 +32,8 @@ class Direction(Struct, frozen=True):
     depth: int = 1
     #: a file that is of use during the run only: it is not kept when the run ends
     temp: bool = False
+    #: each rank of an MPI task receives its part
+    scatter: bool = False
 
     def __call__(self, depth: int | None = None, *, temp: bool | None = None) -> Direction:
         if depth is not None:
@@ -65,3 +68,5 @@ COLLECTION_IN = Direction("COLLECTION_IN", reads=True, writes=False, collection=
 COLLECTION_INOUT = Direction("COLLECTION_INOUT", reads=True, writes=True, collection=True)
 #: a collection whose elements the task fills
 COLLECTION_OUT = Direction("COLLECTION_OUT", reads=False, writes=True, collection=True)
+#: a list, tuple or array of which each rank of an MPI task looks at its part
+SCATTER = Direction("SCATTER", reads=True, writes=False, scatter=True)

@@ -110,6 +110,8 @@ class WorkerLost(Struct, frozen=True):
     output: str = ""
     #: number of the process, by which its segments are known
     worker: int = 0
+    #: how many processes it had started for an MPI task, which are known by the numbers that follow
+    ranks: int = 0
 
 
 class Warmed(Struct, frozen=True):

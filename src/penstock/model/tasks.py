@@ -9,6 +9,7 @@ from msgspec import Struct
 from penstock.model.data import FileRef, SegmentId, TaskId, Value, VersionId
 from penstock.model.profiles import Profile
 from penstock.model.resources import Requirements
+from penstock.model.worlds import World
 
 __all__ = [
     "FINAL",
@@ -142,6 +143,8 @@ class TaskSpec(Struct, frozen=True, array_like=True):
     profiles: tuple[Profile, ...] = ()
     #: if there are several functions that do this: all of them, this one first, with their own requirements
     implementations: tuple[TaskSpec, ...] = ()
+    #: an MPI task: the ranks that carry it out; ``None`` for any other
+    world: World | None = None
 
 
 # There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.

@@ -259,6 +259,36 @@ class WorkerDied(_Base):
     status: int
 
 
+class WorldStarted(_Base):
+    """All ranks of an MPI task are there; the process behind the lane keeps them."""
+
+    node: str
+    lane: int
+    processes: int
+    #: what it took to start them
+    seconds: float
+
+
+class WorldEnded(_Base):
+    """The ranks of an MPI world are gone: it was idle for long, spent, or killed."""
+
+    node: str
+    lane: int
+    processes: int
+    #: why it takes no more tasks, if a task or a failure was the reason
+    reason: str = ""
+
+
+class RankFailed(_Base):
+    """A rank did not deliver, and its world was killed."""
+
+    task: int
+    attempt: int
+    node: str
+    rank: int
+    message: str
+
+
 class Published(_Base):
     """A finished file got its final name."""
 
@@ -373,6 +403,9 @@ Record = (
     | WorkerStarted
     | WorkerDied
     | WorkerEnded
+    | WorldStarted
+    | WorldEnded
+    | RankFailed
     | Published
     | Device
     | EpochEnded

@@ -13,6 +13,7 @@ from typing import Any
 from penstock.errors import CallError
 from penstock.model.directions import Direction
 from penstock.model.tasks import OnFailure
+from penstock.runtime.mpi_declaration import MPI
 
 __all__ = ["Declaration", "Place", "Sizes", "checked_size"]
 
@@ -50,6 +51,8 @@ class Declaration:
     io: bool = False
     #: as written in @constraint; may refer to environment variables
     constraints: Mapping[str, Any] = field(default_factory=dict)
+    #: it is carried out by MPI processes: decorated with @mpi
+    mpi: MPI | None = None
     #: for simulated runs: how long a call takes, how large what it makes is, and what it returns; as written, checked
     duration: Any = None
     size: Any = None
@@ -76,6 +79,11 @@ class Declaration:
     def outputs(self) -> int:
         """Futures that a call gives."""
         return self.returns if self.returns > 1 else 1
+
+    @property
+    def scattered(self) -> list[str]:
+        """Parameters of which each rank of an MPI task receives its part."""
+        return [name for name, direction in self.directions.items() if direction.scatter]
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuse arguments that do not fit the signature, at the line of the call."""

@@ -111,7 +111,8 @@ class Driver(Settling):
             if type(pending) is events.Finished:
                 self.house.count(pending.outputs)
             elif type(pending) is events.WorkerLost:
-                self.house.clear_after(pending.worker, self._heads(pending.lane), set(self.engine.state.segments))
+                writers = range(pending.worker, pending.worker + 1 + pending.ranks)
+                self.house.clear_after(writers, self._heads(pending.lane), set(self.engine.state.segments))
             answer = self.engine.handle(pending, now)
             if self._log.active:
                 self.recorder.event(pending, now)

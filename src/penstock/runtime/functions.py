@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
-from penstock.errors import ConstraintError
+from penstock.errors import ConstraintError, DefinitionError
 from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.model.tasks import TaskSpec
 from penstock.runtime.constraints import requirements
 from penstock.runtime.declaration import Declaration
+from penstock.runtime.mpi_declaration import world_of
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.shipping import Surroundings, ship, travels_by_name
 from penstock.runtime.tuning import Tuning
@@ -91,6 +92,14 @@ class Functions:
             )
         if need.auto is not None:
             self._tuning.load()
+        world = None
+        if declaration.mpi is not None:
+            need, world = world_of(declaration.mpi, need, declaration.name)
+        elif scattered := declaration.scattered:
+            raise DefinitionError(
+                f"task {declaration.name} declares {scattered[0]}=SCATTER, but has no ranks to give parts to; put @mpi "
+                f"above its @task"
+            )
         number, identity = next(self._numbers), _identity(declaration)
         spec = TaskSpec(
             number,
@@ -102,12 +111,17 @@ class Functions:
             declaration.on_failure,
             identity,
             self._profiles.of(number, identity),
+            world=world,
         )
         self._make_ready(declaration, spec)
         return spec
 
     def _make_ready(self, declaration: Declaration, spec: TaskSpec) -> None:
         """Prepare the function's code for the workers."""
+        if spec.world is not None:
+            from penstock.runtime.mpi_support import ensure_mpi
+
+            ensure_mpi(spec.name, spec.world, inline=isinstance(self._executor, InlineExecutor))
         self._executor.functions[spec.function] = ship(spec.function, declaration, self._segments)
         if not travels_by_name(declaration.body):
             self._surroundings[declaration] = Surroundings(declaration.body)

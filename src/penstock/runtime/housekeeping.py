@@ -200,15 +200,19 @@ class Housekeeping:
 
     # --- remains ------------------------------------------------------------------------------------------------
 
-    def clear_after(self, worker: int, heads: list[TaskRecord], known: set[SegmentId]) -> None:
-        """Remove what a dead process has left: unfinished files of its attempt, and segments that nobody knows."""
+    def clear_after(self, writers: range, heads: list[TaskRecord], known: set[SegmentId]) -> None:
+        """Remove what a dead process has left: unfinished files of its attempt, and segments that nobody knows.
+
+        ``writers`` are its number, and those of the processes that it had started for an MPI task.
+        """
         for head in heads:
-            self.remove_unfinished_files(head, worker)
+            self.remove_unfinished_files(head, writers[0])
 
         def remove_unknown() -> None:
-            for segment in self._segments.made_by(worker):
-                if segment not in known:
-                    self._segments.remove(segment)
+            for writer in writers:
+                for segment in self._segments.made_by(writer):
+                    if segment not in known:
+                        self._segments.remove(segment)
 
         self._mover.do(remove_unknown)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 from typing import Any
 
-from penstock.errors import ReturnsMismatch
+from penstock.errors import CallError, ReturnsMismatch
 from penstock.executors.nested import DoneFuture
 from penstock.runtime.declaration import Declaration
 
@@ -15,6 +15,11 @@ __all__ = ["call_here"]
 def call_here(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function itself; its result comes in the same form as from the main program."""
     declaration.check(args, kwargs)
+    if declaration.mpi is not None:
+        raise CallError(
+            f"MPI task {declaration.name} was called inside a task, where it cannot have ranks of its own; call it "
+            f"from the main program"
+        )
     seen: set[int] = set()
     try:
         args = tuple(_resolved(argument, seen) for argument in args)

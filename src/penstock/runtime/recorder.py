@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from penstock.executors import wire
 from penstock.model import commands, events
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.resources import Node, StorageLayer
@@ -40,6 +41,8 @@ class Recorder:
         self._declared: dict[int, tuple[TaskSpec, int]] = {}
         #: the attempt that said last how long it ran before it failed
         self._failed: tuple[int, float] = (0, 0.0)
+        #: why the MPI world of a lane takes no more tasks
+        self._spent: dict[int, str] = {}
         #: functions that were called, by task, where another implementation may run in their place
         self._called: dict[int, TaskSpec] = {}
 
@@ -260,6 +263,19 @@ class Recorder:
             self.log.append(records.WorkerEnded(t, self._node, lane, pid))
         else:
             self.log.append(records.WorkerDied(t, self._node, lane, pid, status))
+
+    def world(self, lane: int, ranks: int, said: wire.Up | None) -> None:
+        """An MPI world started, lost a rank, is spent, or (if nothing is said) ended."""
+        t = time.monotonic() - self._start
+        match said:
+            case wire.WorldStarted(seconds):
+                self.log.append(records.WorldStarted(t, self._node, lane, ranks, seconds))
+            case wire.RankFailed(task, attempt, rank, message):
+                self.log.append(records.RankFailed(t, task, attempt, self._node, rank, message))
+            case wire.Spent(reason):
+                self._spent[lane] = reason
+            case None:
+                self.log.append(records.WorldEnded(t, self._node, lane, ranks, self._spent.pop(lane, "")))
 
     def freed(self, segment: int, size: int, now: float) -> None:
         """A segment was deleted."""

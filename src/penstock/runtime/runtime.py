@@ -140,6 +140,7 @@ class Runtime:
             cpus=place_workers(machine.cpu_ids, machine.numa, self.cpus),
             cleanup=[*self.directories.disposable, *(LayerFolder(layer.mount, run).work for layer in self.layers)],
             observe=self._recorder.worker,
+            observe_world=self._recorder.world,
         )
 
     def _begin(self, machine: Machine) -> None:

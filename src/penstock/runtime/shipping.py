@@ -35,7 +35,7 @@ def ship(function: int, declaration: Declaration, segments: Segments) -> Define:
             f"It refers to something that cannot be pickled; create that inside the function."
         ) from error
     code = Value(data) if len(data) <= LARGE else pack(data, (), segments)
-    return Define(function, name, code, declaration.returns, declaration.positional)
+    return Define(function, name, code, declaration.returns, declaration.positional, declaration.scattered)
 
 
 class _ByName:

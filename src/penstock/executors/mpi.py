@@ -1,0 +1,224 @@
+"""The keeper of an MPI world: a worker process whose tasks are carried out by ranks that it has started.
+
+    node executor ══ claims, messages ══ keeper ══ a socket for each ══ ranks (mpi_worker.py)
+                                           └ runner: mpiexec or another
+
+Like any worker it is forked by the guardian, so all that it starts ends with it. It starts the runner, gives every
+rank the attempt, makes one outcome of theirs, and then either waits for the next task or says that its world is spent.
+If a rank does not deliver, the others are killed: they may be waiting for it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from penstock.data.gathered import gathered
+from penstock.data.segments import Segments
+from penstock.data.serializer import NONE
+from penstock.executors.execution import Function
+from penstock.executors.mpi_ranks import RankLost, Ranks, Refused, WorldFailed
+from penstock.executors.mpi_wire import RankDone, RankRun, Welcome
+from penstock.executors.tracebacks import describe
+from penstock.executors.wire import (
+    CLAIM,
+    Define,
+    Done,
+    Error,
+    RankFailed,
+    Ready,
+    Run,
+    Spent,
+    WorldStarted,
+    claimed,
+    frame,
+    frames_down,
+)
+from penstock.executors.worker import Setup
+from penstock.executors.written_files import WrittenFiles, is_for_want_of_room
+from penstock.model.data import FileRef, Slot, Value
+from penstock.model.tasks import Failure, FailureKind
+from penstock.model.worlds import World
+
+__all__ = ["keep_world"]
+
+_RECEIVE = 1 << 18
+
+
+def keep_world(
+    setup: Setup, world: World, segments: Segments, tasks: socket.socket, messages: socket.socket
+) -> None:
+    """Carry out tasks by the ranks of a world until the other side closes, or the world is spent."""
+    keeper = Keeper(setup, world, segments, tasks, messages)
+    try:
+        keeper.serve()
+    finally:
+        keeper.close()
+
+
+class Keeper:
+    """Keeps one world."""
+
+    def __init__(
+        self, setup: Setup, world: World, segments: Segments, tasks: socket.socket, messages: socket.socket
+    ) -> None:
+        self._world = world
+        self._segments = segments
+        self._layers = {layer.name: layer for layer in setup.layers}
+        self._tasks = tasks
+        self._messages = messages
+        self._frames = frames_down()
+        self._runs: list[Run] = []
+        self._functions: dict[int, Define] = {}
+        path = [os.fsencode(str(entry)) for entry in sys.path]
+        welcome = Welcome(setup, segments.writer, path, sys.argv, os.environ.get("PYTHONPATH"))
+        address = os.path.join(segments.memory_dir, f"world{segments.writer}")
+        self._ranks = Ranks(world, address, welcome)
+
+    def serve(self) -> None:
+        self._messages.sendall(frame(Ready()))
+        self._ranks.start()
+        while (run := self._next()) is not None:
+            if not self._attempt(run):
+                return
+
+    def close(self) -> None:
+        self._ranks.end()
+
+    # --- tasks --------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Run | None:
+        """The next attempt; None if the other side is gone, or the world while nothing was asked of it."""
+        watched = select.poll()
+        watched.register(self._tasks, select.POLLIN)
+        for descriptor in self._ranks.descriptors():
+            watched.register(descriptor, select.POLLIN)
+        while True:
+            ready = [descriptor for descriptor, _ in watched.poll()]
+            if self._tasks.fileno() in ready:
+                data = self._tasks.recv(CLAIM)
+                return self._run(claimed(data)[0]) if data else None
+            for descriptor in ready:
+                watched.unregister(descriptor)
+                if self._ranks.is_of_rank(descriptor):
+                    return None  # a rank that speaks between tasks has ended
+
+    def _run(self, task: int) -> Run | None:
+        while True:
+            for run in self._runs:
+                if run.task == task:
+                    self._runs.clear()
+                    return run
+            data = self._messages.recv(_RECEIVE)
+            if not data:
+                return None
+            for message in self._frames.feed(data):
+                if isinstance(message, Run):
+                    self._runs.append(message)
+                else:
+                    self._functions[message.function] = message
+
+    def _attempt(self, run: Run) -> bool:
+        """Carry out an attempt and say how it ended; whether the world can take another."""
+        declared = self._functions[run.function]
+        function = Function(_nothing, declared.name, declared.returns, declared.parameters)
+        files = WrittenFiles(run, function, self._segments, self._layers)
+        started = time.perf_counter()
+        try:
+            done, spoilt = self._together(run, declared, self._place(run, files))
+            outputs = self._outputs(declared, done)
+            outputs += [files.finish(output) for output in run.outputs]
+            self._ranks.delivered()
+            outcome = Done(run.task, run.attempt, outputs, max(one.seconds for one in done))
+        except BaseException as error:
+            self._fail(run, error, declared, files, time.perf_counter() - started)
+            return False
+        finally:
+            files.clear()
+        self._messages.sendall((frame(Spent(spoilt)) if spoilt else b"") + frame(outcome))
+        return not spoilt
+
+    def _place(self, run: Run, files: WrittenFiles) -> dict[int, str]:
+        """Where the ranks write the files that the attempt is to make."""
+        placed: dict[int, str] = {}
+        for index, output in enumerate(run.outputs):
+            assert output.file is not None
+            given = run.slots[output.slot] if output.slot >= 0 else None
+            arguments = {output.path[0]: given.path if type(given) is FileRef else output.file}
+            files.place(index, output, arguments)  # type: ignore[arg-type]
+            placed[index] = arguments[output.path[0]]
+        return placed
+
+    def _together(self, run: Run, declared: Define, files: dict[int, str]) -> tuple[list[RankDone], str]:
+        """Have all ranks carry out an attempt; what each delivers, and why the world takes no other, if so."""
+        for last_try in (False, True):
+            seconds = self._ranks.assemble()
+            if seconds is not None:
+                self._messages.sendall(frame(WorldStarted(seconds)))
+            try:
+                done = self._ranks.run(declared, RankRun(run, files))
+            except Refused as refused:
+                if last_try:
+                    raise WorldFailed(f"its ranks refuse it: {refused}") from None
+                self._ranks.end()
+                self._ranks.start()
+                continue
+            return done, next((one.spoilt for one in done if one.spoilt), "")
+        raise AssertionError
+
+    def _outputs(self, declared: Define, done: list[RankDone]) -> list[Slot | None]:
+        values = [_value(one) for one in done]
+        if declared.returns in (-1, 1):
+            return [gathered(values)]
+        if declared.returns == 0:
+            return [NONE]
+        if declared.returns != len(values):
+            raise WorldFailed(
+                f"task {declared.name} declares returns={declared.returns} but its {len(values)} ranks return a value "
+                f"each; declare returns=list or returns={len(values)}",
+                FailureKind.RETURNS,
+            )
+        return list(values)
+
+    def _fail(self, run: Run, error: BaseException, declared: Define, files: WrittenFiles, seconds: float) -> None:
+        """End the world, remove what it has made, and say what was wrong."""
+        self._ranks.end()
+        files.withdraw()
+        self._remove(self._ranks.undelivered(self._segments))
+        out = b""
+        if isinstance(error, RankLost):
+            out += frame(RankFailed(run.task, run.attempt, error.rank, error.failure.message))
+            failure = _of_rank(error, self._world.processes)
+        elif isinstance(error, WorldFailed):
+            failure = Failure(error.kind, str(error))
+        else:
+            failure = describe(error, declared.name)
+        if run.layer and is_for_want_of_room(error):
+            failure = replace(failure, kind=FailureKind.STORAGE_FULL)
+        self._messages.sendall(
+            out + frame(Spent(failure.message)) + frame(Error(run.task, run.attempt, failure, seconds))
+        )
+
+    def _remove(self, segments: Iterable[int]) -> None:
+        for segment in segments:
+            self._segments.remove(segment)
+
+
+def _nothing() -> None:
+    """Stands for the body of a task, which only ranks call."""
+
+
+def _value(done: RankDone) -> Value:
+    value = done.outputs[0]
+    assert type(value) is Value
+    return value
+
+
+def _of_rank(lost: RankLost, processes: int) -> Failure:
+    return replace(lost.failure, message=f"rank {lost.rank} of {processes}: {lost.failure.message}")

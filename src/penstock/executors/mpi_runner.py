@@ -1,0 +1,139 @@
+"""Starting and ending the processes of an MPI world, on behalf of the process that keeps it.
+
+The keeper is the reaper of all that its runner starts: whatever a process of the world leaves becomes its child. So
+to end a world is to kill children until there are none; and when the keeper itself dies, the guardian does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+
+from penstock.executors.forkserver_main import children_of_this_process
+from penstock.model.worlds import World
+
+__all__ = ["SOCKET", "Runner", "find_runner", "remove_files", "shared_files_of"]
+
+#: environment variable that carries the address at which a rank reports
+SOCKET = "PENSTOCK_INTERNAL_WORLD"
+
+#: bytes of what the runner itself printed that are kept
+_KEPT = 4000
+#: seconds in which the processes of a world must be gone after SIGKILL
+_PATIENCE = 2.0
+#: Open MPI counts the cores; whether there are enough of them is the scheduler's business here
+_OPEN_MPI = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+def find_runner(name: str) -> str | None:
+    """The program that a runner's name means: one beside this Python goes before one on the PATH."""
+    if os.path.dirname(name):
+        return shutil.which(os.path.abspath(os.path.expanduser(name)))
+    return shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
+
+
+class Runner:
+    """The program that has started the ranks of one world."""
+
+    def __init__(self, world: World, address: str) -> None:
+        path = find_runner(world.runner)
+        if path is None:
+            raise FileNotFoundError(f"its runner {world.runner!r} is gone")
+        self.name = world.runner
+        command = [path, "-n", str(world.processes), sys.executable, "-P", "-m", "penstock.executors.mpi_worker"]
+        #: what it prints itself: the ranks write elsewhere once they have reported
+        self._output, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(write_end, True)
+        try:
+            self._process = subprocess.Popen(
+                command, env=_environment(address), stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end
+            )
+        finally:
+            os.close(write_end)
+        self._printed = b""
+
+    def fileno(self) -> int:
+        """Readable when it has printed something, or ended with all it started."""
+        return self._output
+
+    def read(self) -> bool:
+        """Take in what it printed; False at the end."""
+        try:
+            while chunk := os.read(self._output, 1 << 16):
+                self._printed = (self._printed + chunk)[-_KEPT:]
+        except BlockingIOError:
+            return True
+        return False
+
+    def printed(self) -> str:
+        """The last that it printed."""
+        self.read()
+        return self._printed.decode(errors="replace").strip()
+
+    def status(self, patience: float = 0.0) -> int | None:
+        """How it ended; None if it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(patience)
+        return None
+
+    def words_of_death(self) -> str:
+        """What it says of a rank that ended: a signal, or a status."""
+        status = self.status(1.0)
+        signals = re.findall(r"signal\D{0,3}(\d+)", self.printed())
+        if signals:
+            return f"it was killed by {_signal_name(int(signals[-1]))}"
+        if status:
+            return f"{self.name} gives its exit status as {status}"
+        return "it left without a word"
+
+    def end(self) -> None:
+        """Kill all of it, and wait until it is gone."""
+        deadline = time.monotonic() + _PATIENCE
+        while (children := children_of_this_process()) and time.monotonic() < deadline:
+            for child in children:
+                with contextlib.suppress(OSError):
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(0.001)
+            self._process.poll()  # it wants its own child to itself
+            for child in children:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(child, os.WNOHANG)
+        os.close(self._output)
+
+
+def shared_files_of(pids: Iterable[int]) -> set[str]:
+    """Files by which an MPI library shares memory among processes; it removes them only if these end by themselves."""
+    found: set[str] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
+            found.update(re.findall(r"(/dev/shm/(?:mpich|vader|sm_segment|psm|ucx|ofi)\S*)$", maps.read(), re.MULTILINE))
+    return found
+
+
+def remove_files(paths: Iterable[str]) -> None:
+    """Remove files, if they are still there."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _environment(address: str) -> dict[str, str]:
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**_OPEN_MPI, **os.environ, SOCKET: address, "PYTHONPATH": path}
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

@@ -1,0 +1,178 @@
+"""What runs inside a rank: report, wait for an attempt, carry out its body together with the others, say how it went.
+
+    keeper ── Welcome, Define, RankRun, Look ──▶ channel thread ──▶ main thread: MPI and the task's body
+           ◀── Hello, RankDone, RankError, Unfit, Seen ──
+
+Started by the runner of an MPI as ``python -m penstock.executors.mpi_worker``. The channel thread notices when the
+keeper is gone, and ends the process whatever its main thread is waiting for.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import sys
+import threading
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.data.segments import Segments
+from penstock.executors import mpi_world
+from penstock.executors.execution import Function, carry_out, define
+from penstock.executors.mpi_parts import with_parts
+from penstock.executors.mpi_runner import SOCKET, remove_files, shared_files_of
+from penstock.executors.mpi_waiting import Waiting
+from penstock.executors.mpi_wire import (
+    FromRank,
+    Hello,
+    Look,
+    RankDone,
+    RankError,
+    RankRun,
+    Seen,
+    Unfit,
+    Welcome,
+    frames_to_rank,
+)
+from penstock.executors.wire import Define, Done, Run, frame
+from penstock.executors.worker import emulate, near_device
+
+__all__ = ["main"]
+
+_RECEIVE = 1 << 18
+
+
+def main() -> None:
+    """The life of a rank."""
+    channel = _Channel(os.environ.pop(SOCKET))
+    welcome = channel.welcome()
+    _settle_in(welcome)
+    world = mpi_world.current = mpi_world.RankWorld()
+    channel.waiting = Waiting()
+    channel.send(Hello(world.rank, world.size, os.getpid(), world.library))
+    try:
+        _Rank(world, welcome, channel).serve()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Without MPI's own farewell, which waits for all: whoever keeps this world ends all of it.
+        os._exit(0)
+
+
+class _Rank:
+    """Carries out attempts."""
+
+    def __init__(self, world: mpi_world.RankWorld, welcome: Welcome, channel: _Channel) -> None:
+        setup = welcome.setup
+        self._world = world
+        self._channel = channel
+        self._strict = setup.strict
+        self._segments = Segments(setup.memory_dir, setup.spill_dir, welcome.writer + 1 + world.rank)
+        self._layers = {layer.name: layer for layer in setup.layers}
+        if any(layer.curve for layer in setup.layers):
+            emulate(setup)
+        self._functions: dict[int, tuple[Define, Function]] = {}
+        self._shared: set[str] | None = None
+
+    def serve(self) -> None:
+        while True:
+            message = self._channel.inbox.get()
+            if isinstance(message, Define):
+                self._functions[message.function] = (message, define(message, self._segments))
+            elif isinstance(message, RankRun):
+                self._channel.send(self._carry_out(message))
+
+    def _carry_out(self, message: RankRun) -> FromRank:
+        unfit = self._world.begin()
+        if unfit:
+            return Unfit(unfit)
+        if self._shared is None:
+            # All are in, so the files by which they share memory need no name any more; a killed world leaves none.
+            self._shared = shared_files_of([os.getpid()])
+            remove_files(self._shared)
+        run = message.run
+        declared, function = self._functions[run.function]
+        body = with_parts(function, declared, run.outputs, message.files, self._world.rank, self._world.size)
+        own = Function(body, function.name, 0 if function.returns == 0 else -1, declared.parameters)
+        layer = self._layers.get(run.layer)
+        alone = replace(run, outputs=(), writable=(), in_place=(), redirected=())
+        if layer is not None and layer.cpus:
+            with near_device(layer.cpus):
+                return self._outcome(alone, own)
+        return self._outcome(alone, own)
+
+    def _outcome(self, run: Run, function: Function) -> FromRank:
+        outcome = carry_out(run, function, self._segments, self._layers, strict=self._strict)
+        if not isinstance(outcome, Done):
+            return RankError(outcome.failure, outcome.seconds)
+        return RankDone(outcome.outputs, outcome.seconds, self._world.end())
+
+
+class _Channel:
+    """The socket to the keeper, read by a thread of its own."""
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(address)
+        self._frames = frames_to_rank()
+        self._lock = threading.Lock()
+        self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.waiting: Waiting | None = None
+
+    def welcome(self) -> Welcome:
+        """Read the first message, and begin to listen for others."""
+        received: list[Any] = []
+        while not received:
+            data, descriptors, _, _ = socket.recv_fds(self._socket, _RECEIVE, 2)
+            if not data:
+                os._exit(1)
+            for descriptor, number in zip(descriptors, (1, 2), strict=False):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            received += self._frames.feed(data)
+        threading.Thread(target=self._listen, name="penstock-channel", daemon=True).start()
+        first, *rest = received
+        for message in rest:
+            self.inbox.put(message)
+        assert isinstance(first, Welcome)
+        return first
+
+    def send(self, message: FromRank) -> None:
+        with self._lock:
+            self._socket.sendall(frame(message))
+
+    def _listen(self) -> None:
+        try:
+            while data := self._socket.recv(_RECEIVE):
+                for message in self._frames.feed(data):
+                    if isinstance(message, Look):
+                        where, seconds = ("", 0.0) if self.waiting is None else self.waiting.look()
+                        self.send(Seen(where, seconds))
+                    else:
+                        self.inbox.put(message)
+        finally:
+            os._exit(1)
+
+
+def _settle_in(welcome: Welcome) -> None:
+    """Stand where a worker process of the program would."""
+    sys.path[:] = [os.fsdecode(entry) for entry in welcome.path]
+    sys.argv[:] = welcome.argv
+    if welcome.pythonpath is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = welcome.pythonpath
+    # Whole lines leave at once, so that what a rank printed before it was killed is not lost.
+    sys.stdout, sys.stderr = (
+        open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        for number in (1, 2)
+    )
+
+
+if __name__ == "__main__":
+    # The module that others import, not this second copy of it.
+    from penstock.executors.mpi_worker import main as main_of_module
+
+    main_of_module()

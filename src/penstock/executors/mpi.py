@@ -51,9 +51,7 @@ __all__ = ["keep_world"]
 _RECEIVE = 1 << 18
 
 
-def keep_world(
-    setup: Setup, world: World, segments: Segments, tasks: socket.socket, messages: socket.socket
-) -> None:
+def keep_world(setup: Setup, world: World, segments: Segments, tasks: socket.socket, messages: socket.socket) -> None:
     """Carry out tasks by the ranks of a world until the other side closes, or the world is spent."""
     keeper = Keeper(setup, world, segments, tasks, messages)
     try:

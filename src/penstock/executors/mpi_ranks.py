@@ -15,6 +15,7 @@ from penstock.executors.mpi_runner import Runner, remove_files, shared_files_of
 from penstock.executors.mpi_wire import (
     FromRank,
     Hello,
+    Leaving,
     Look,
     RankDone,
     RankError,
@@ -214,9 +215,9 @@ class Ranks:
             returned = [str(number) for number, member in enumerate(self._ranks) if member.answer is not None]
             message = (
                 f"it waits in {waiting[0].seen.where}, but {'ranks' if len(returned) > 1 else 'rank'} "
-                f"{', '.join(returned)} returned already, and so does everybody else who has not"
+                f"{', '.join(returned)} returned already, and all others wait too"
             )
-            raise RankLost(rank, Failure(FailureKind.EXCEPTION, message))
+            raise RankLost(rank, Failure(FailureKind.EXCEPTION, message, traceback=waiting[0].seen.traceback))
         for member in waiting:
             with contextlib.suppress(OSError):
                 member.connection.sendall(frame(Look()))
@@ -265,6 +266,9 @@ class Ranks:
                 member.answer = message
             case RankError():
                 raise RankLost(self._ranks.index(member), message.failure)
+            case Leaving():
+                failure = Failure(FailureKind.DIED, message.words, traceback=message.traceback)
+                raise RankLost(self._ranks.index(member), failure)
             case Unfit():
                 raise Refused(message.reason)
             case Seen():
@@ -279,11 +283,22 @@ class Ranks:
         raise WorldFailed(f"{self._world.runner} ended with status {status} {when}{self._said()}", kind)
 
     def _death(self, rank: int) -> RankLost:
-        """A rank is gone. Others may be too by now, killed by the runner: it may say which was the first."""
+        """A rank is gone. The runner kills the others then; if some of them are gone by now too, it may say who began."""
         assert self._runner is not None
+        gone = [number for number, member in enumerate(self._ranks) if _is_gone(member.connection)]
         words = self._runner.words_of_death()
         named = re.search(r"PID (\d+) RUNNING", self._runner.printed())
-        for number, member in enumerate(self._ranks):
-            if named and member.hello is not None and member.hello.pid == int(named[1]):
+        for number in gone if len(gone) > 1 and named else ():
+            hello = self._ranks[number].hello
+            if named and hello is not None and hello.pid == int(named[1]):
                 rank = number
         return RankLost(rank, Failure(FailureKind.DIED, f"its process ended in the middle of the task: {words}"))
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

@@ -28,6 +28,8 @@ SOCKET = "PENSTOCK_INTERNAL_WORLD"
 _KEPT = 4000
 #: seconds in which the processes of a world must be gone after SIGKILL
 _PATIENCE = 2.0
+#: in a list of what a process has mapped
+_SHARED = re.compile(r"(/dev/shm/(?:mpich|vader|sm_segment|psm|ucx|ofi)\S*)$", re.MULTILINE)
 #: Open MPI counts the cores; whether there are enough of them is the scheduler's business here
 _OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -118,7 +120,9 @@ def shared_files_of(pids: Iterable[int]) -> set[str]:
     found: set[str] = set()
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
-            found.update(re.findall(r"(/dev/shm/(?:mpich|vader|sm_segment|psm|ucx|ofi)\S*)$", maps.read(), re.MULTILINE))
+            found.update(
+                re.findall(r"(/dev/shm/(?:mpich|vader|sm_segment|psm|ucx|ofi)\S*)$", maps.read(), re.MULTILINE)
+            )
     return found
 
 

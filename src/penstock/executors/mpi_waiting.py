@@ -11,10 +11,13 @@ import dis
 import sys
 import threading
 import time
+import traceback
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-__all__ = ["Waiting"]
+from penstock.executors.mpi_wire import Seen
+
+__all__ = ["Waiting", "stack_of"]
 
 _WAITING = frozenset(
     name
@@ -28,6 +31,10 @@ _WAITING = frozenset(
 )
 
 
+#: packages whose frames come before the task's body
+_OURS = ("penstock.executors.", "penstock.data.")
+
+
 class Waiting:
     """Watches the main thread of this process."""
 
@@ -36,17 +43,25 @@ class Waiting:
         self._last: tuple[int, int] | None = None
         self._since = 0.0
 
-    def look(self) -> tuple[str, float]:
+    def look(self) -> Seen:
         """The call of MPI in which the main thread waits, and for how long it has been seen there; else nothing."""
         frame = sys._current_frames().get(self._thread or 0)
         where = "" if frame is None else waits_in(frame)
         if frame is None or not where:
             self._last = None
-            return "", 0.0
+            return Seen("", 0.0)
         here = (id(frame), frame.f_lasti)
         if here != self._last:
             self._last, self._since = here, time.monotonic()
-        return where, time.monotonic() - self._since
+        return Seen(where, time.monotonic() - self._since, stack_of(frame))
+
+
+def stack_of(frame: FrameType) -> str:
+    """Where a frame of a task stands, from the task's body on."""
+    frames = [*traceback.walk_stack(frame)][::-1]
+    ours = [index for index, (one, _) in enumerate(frames) if one.f_globals.get("__name__", "").startswith(_OURS)]
+    lines = traceback.StackSummary.extract(iter(frames[max(ours, default=-1) + 1 :])).format()
+    return "Stack (most recent call last):\n" + "".join(lines).rstrip()
 
 
 def waits_in(frame: FrameType) -> str:
@@ -54,10 +69,8 @@ def waits_in(frame: FrameType) -> str:
     steps = _callee(frame.f_code, frame.f_lasti)
     if not steps or steps[-1] not in _WAITING:
         return ""
-    owner = _owner(frame, steps[:-1])
-    if not type(owner).__module__.startswith("mpi4py"):
-        if not (isinstance(owner, type) and owner.__module__.startswith("mpi4py")):
-            return ""
+    if not _is_of_mpi(_owner(frame, steps[:-1])):
+        return ""
     return f"{'.'.join(steps)}() at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
@@ -90,7 +103,13 @@ def _owner(frame: FrameType, steps: list[str]) -> Any:
     first = steps[0]
     owner = frame.f_locals.get(first, frame.f_globals.get(first))
     for step in steps[1:]:
-        if not isinstance(owner, ModuleType | type) and not type(owner).__module__.startswith("mpi4py"):
+        if not isinstance(owner, ModuleType) and not _is_of_mpi(owner):
             return None
         owner = getattr(owner, step, None)
     return owner
+
+
+def _is_of_mpi(obj: Any) -> bool:
+    """Whether an object is of a class of MPI, or is one."""
+    kind = obj if isinstance(obj, type) else type(obj)
+    return any(base.__module__.startswith("mpi4py") for base in kind.__mro__)

@@ -17,6 +17,7 @@ from penstock.model.tasks import Failure
 __all__ = [
     "FromRank",
     "Hello",
+    "Leaving",
     "Look",
     "RankDone",
     "RankError",
@@ -85,15 +86,23 @@ class Unfit(Struct, array_like=True, tag="u"):
     reason: str
 
 
+class Leaving(Struct, array_like=True, tag="x"):
+    """The task is about to end the process of this rank."""
+
+    words: str
+    traceback: str
+
+
 class Seen(Struct, array_like=True, tag="s"):
     """Answer to ``Look``: the call of MPI in which the rank waits, and since when; empty if it does something else."""
 
     where: str
     seconds: float
+    traceback: str = ""
 
 
 ToRank = Welcome | Define | RankRun | Look
-FromRank = Hello | RankDone | RankError | Unfit | Seen
+FromRank = Hello | RankDone | RankError | Unfit | Leaving | Seen
 
 
 def frames_to_rank() -> Frames[ToRank]:

@@ -9,12 +9,13 @@ keeper is gone, and ends the process whatever its main thread is waiting for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import socket
 import sys
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -23,10 +24,11 @@ from penstock.executors import mpi_world
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.mpi_parts import with_parts
 from penstock.executors.mpi_runner import SOCKET, remove_files, shared_files_of
-from penstock.executors.mpi_waiting import Waiting
+from penstock.executors.mpi_waiting import Waiting, stack_of
 from penstock.executors.mpi_wire import (
     FromRank,
     Hello,
+    Leaving,
     Look,
     RankDone,
     RankError,
@@ -42,6 +44,8 @@ from penstock.executors.worker import emulate, near_device
 __all__ = ["main"]
 
 _RECEIVE = 1 << 18
+#: without telling anybody
+_exit = os._exit
 
 
 def main() -> None:
@@ -49,8 +53,9 @@ def main() -> None:
     channel = _Channel(os.environ.pop(SOCKET))
     welcome = channel.welcome()
     _settle_in(welcome)
-    world = mpi_world.current = mpi_world.RankWorld()
+    world = mpi_world.current = mpi_world.RankWorld(channel.leave)
     channel.waiting = Waiting()
+    channel.tell_of_exit()
     channel.send(Hello(world.rank, world.size, os.getpid(), world.library))
     try:
         _Rank(world, welcome, channel).serve()
@@ -58,7 +63,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         # Without MPI's own farewell, which waits for all: whoever keeps this world ends all of it.
-        os._exit(0)
+        _exit(0)
 
 
 class _Rank:
@@ -127,7 +132,7 @@ class _Channel:
         while not received:
             data, descriptors, _, _ = socket.recv_fds(self._socket, _RECEIVE, 2)
             if not data:
-                os._exit(1)
+                _exit(1)
             for descriptor, number in zip(descriptors, (1, 2), strict=False):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
@@ -139,6 +144,22 @@ class _Channel:
         assert isinstance(first, Welcome)
         return first
 
+    def tell_of_exit(self) -> None:
+        """From now on, have ``os._exit`` first say that it was called."""
+        mine = os.getpid()
+
+        def leave_at_once(status: int) -> NoReturn:
+            if os.getpid() == mine:
+                self.leave(f"it called os._exit({status})")
+            _exit(status)
+
+        os._exit = leave_at_once
+
+    def leave(self, words: str) -> None:
+        """Say that the task ends this process, and where."""
+        with contextlib.suppress(OSError):
+            self.send(Leaving(words, stack_of(sys._getframe(2))))
+
     def send(self, message: FromRank) -> None:
         with self._lock:
             self._socket.sendall(frame(message))
@@ -148,12 +169,11 @@ class _Channel:
             while data := self._socket.recv(_RECEIVE):
                 for message in self._frames.feed(data):
                     if isinstance(message, Look):
-                        where, seconds = ("", 0.0) if self.waiting is None else self.waiting.look()
-                        self.send(Seen(where, seconds))
+                        self.send(Seen("", 0.0) if self.waiting is None else self.waiting.look())
                     else:
                         self.inbox.put(message)
         finally:
-            os._exit(1)
+            _exit(1)
 
 
 def _settle_in(welcome: Welcome) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.executors.forkserver_main import children_of_this_process
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RankWorld", "current"]
 
+#: how often to look for messages before there are none
+_LOOKS = 8
+_LEFT = "the task before left a message that nobody received"
+
 #: the world of this process, if it is a rank of one
 current: RankWorld | None = None
 
@@ -24,10 +29,13 @@ current: RankWorld | None = None
 class RankWorld:
     """A world as one of its ranks sees it."""
 
-    def __init__(self) -> None:
+    def __init__(self, leave: Callable[[str], None]) -> None:
         from mpi4py import MPI
 
         self._mpi = MPI
+        #: a communicator whose ``Abort`` first says which rank called it
+        self._kind = _telling_of_abort(MPI.Intracomm, leave)
+        MPI.COMM_WORLD = self._kind(MPI.COMM_WORLD)  # type: ignore[misc]
         self.rank = MPI.COMM_WORLD.Get_rank()
         self.size = MPI.COMM_WORLD.Get_size()
         #: the communicator of the task that runs, or that was the last to
@@ -51,16 +59,22 @@ class RankWorld:
         Every rank looks for messages that nobody received before it joins the others, and none goes on before all
         have joined: so what is found is of the task before.
         """
-        world = self._mpi.COMM_WORLD
-        # On the old communicator too: the library may give its place to the new one, with what waits there.
-        for comm in (world, self.comm) if self.comm is not None else (world,):
-            if comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG):
-                return "the task before left a message that nobody received"
-        if self.comm is not None:
-            self.comm.Free()
-        self.comm = world.Dup()
+        old, world = self.comm, self._mpi.COMM_WORLD
+        if old is not None and self._finds_message(world):
+            return _LEFT
+        fresh = world.Dup()
+        if old is not None:
+            # Its place may be given to another one, with what waits there.
+            if self._finds_message(old):
+                return _LEFT
+            old.Free()
+        self.comm = self._kind(fresh)
         self._before = _surroundings()
         return ""
+
+    def _finds_message(self, comm: Intracomm) -> bool:
+        # One look also has the library take in what has arrived, so that another one finds it.
+        return any(comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG) for _ in range(_LOOKS))
 
     def end(self) -> str:
         """The body is over: why this process should not run another task, if there is a reason."""
@@ -72,6 +86,15 @@ class RankWorld:
         after = _surroundings()
         changed = [what for what in after if after[what] != self._before[what]]
         return self._spoilt or (f"the task changed {changed[0]}" if changed else "")
+
+
+def _telling_of_abort(kind: type[Intracomm], leave: Callable[[str], None]) -> type[Intracomm]:
+    class Telling(kind):  # type: ignore[misc, valid-type]
+        def Abort(self, errorcode: int = 0) -> Any:
+            leave(f"it called Abort({errorcode})")
+            return super().Abort(errorcode)
+
+    return Telling
 
 
 def _surroundings() -> dict[str, Any]:

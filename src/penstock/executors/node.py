@@ -158,7 +158,7 @@ class NodeExecutor:
                 yield Warmed(self.name)
 
     def end_idle(self, now: float) -> float | None:
-        """End processes that have been idle for long, of the I/O pool and of worlds; when the next one will have been."""
+        """End worlds and processes of the I/O pool that have been idle for long; when the next one will have been."""
         while self._idle:
             worker, since = next(iter(self._idle.items()))
             if since + _IDLE > now:

@@ -16,7 +16,7 @@ def ensure_mpi(task: str, world: World, *, inline: bool) -> None:
     if inline:
         raise ConstraintError(
             f"task {task} is an MPI task of {world.processes} processes, and mode 'inline' runs everything in the "
-            f"program's own process; use mode 'local'"
+            f"program's own process; use mode 'parallel'"
         )
     if importlib.util.find_spec("mpi4py") is None:
         raise ConstraintError(

@@ -287,9 +287,7 @@ def test_more_ranks_than_units_are_refused_at_the_call(runtime: penstock.Runtime
         nine()
 
 
-def test_the_number_may_come_from_the_environment(
-    runtime: penstock.Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_may_come_from_the_environment(runtime: penstock.Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConstraintError, match="the environment has no RANKS_OF_A_TEST"):
         as_many_as_the_environment_says()
     monkeypatch.setenv("RANKS_OF_A_TEST", "many")

@@ -104,8 +104,8 @@ class Keeper:
                 return self._run(claimed(data)[0]) if data else None
             for descriptor in ready:
                 watched.unregister(descriptor)
-                if self._ranks.is_of_rank(descriptor):
-                    return None  # a rank that speaks between tasks has ended
+                if self._ranks.is_of_running_world(descriptor):
+                    return None
 
     def _run(self, task: int) -> Run | None:
         while True:

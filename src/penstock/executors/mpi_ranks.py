@@ -11,16 +11,15 @@ import sys
 import time
 
 from penstock.data.segments import Segments
+from penstock.executors.mpi_progress import Watched, progress_file
 from penstock.executors.mpi_runner import Runner, remove_files, shared_files_of
 from penstock.executors.mpi_wire import (
     FromRank,
     Hello,
     Leaving,
-    Look,
     RankDone,
     RankError,
     RankRun,
-    Seen,
     Unfit,
     Welcome,
     frames_from_rank,
@@ -69,8 +68,8 @@ class _Member:
         self.frames = frames_from_rank()
         self.hello: Hello | None = None
         self.answer: RankDone | None = None
-        #: when it was last seen to wait for others: in which call, and for how long
-        self.seen = Seen("", 0.0)
+        #: what it is seen to do
+        self.watched: Watched | None = None
 
 
 class Ranks:
@@ -93,11 +92,12 @@ class Ranks:
     def descriptors(self) -> list[int]:
         """What is readable when somebody of the world has something to say, or is gone."""
         listening = [] if self._listener is None else [self._listener.fileno()]
-        return [*self._by_descriptor, *([] if self._runner is None else [self._runner.fileno()]), *listening]
+        # Ranks before the runner, which ends when one of them has: who began is to be heard first.
+        return [*self._by_descriptor, *listening, *([] if self._runner is None else [self._runner.process])]
 
-    def is_of_rank(self, descriptor: int) -> bool:
-        """Whether it is a rank that speaks there, and not one that is yet to report."""
-        return bool(self._ranks) and descriptor in self._by_descriptor
+    def is_of_running_world(self, descriptor: int) -> bool:
+        """Whether what is readable there between tasks means that the world is gone."""
+        return bool(self._ranks) and descriptor in self.descriptors()
 
     # --- beginning and end --------------------------------------------------------------------------------------
 
@@ -131,18 +131,21 @@ class Ranks:
         self._listener.close()
         self._listener = None
         os.unlink(self._address)
+        # All are in, so the files by which they share memory need no name any more: killed ranks would leave them.
+        remove_files(shared_files_of(self._pids()))
         return time.monotonic() - self._started
 
     def end(self) -> None:
         """Kill every process of the world."""
-        pids = [member.hello.pid for member in self._members() if member.hello is not None]
-        left = shared_files_of(pids)
+        left = shared_files_of(self._pids())
         if self._runner is not None:
             self._runner.end()
             self._runner = None
         remove_files([*left, self._address])
         for member in self._members():
             member.connection.close()
+            if member.watched is not None:
+                member.watched.remove()
         self._by_descriptor.clear()
         self._ranks, self._defined = [], set()
         if self._listener is not None:
@@ -151,6 +154,9 @@ class Ranks:
 
     def _members(self) -> list[_Member]:
         return list(self._by_descriptor.values())
+
+    def _pids(self) -> list[int]:
+        return [member.hello.pid for member in self._members() if member.hello is not None]
 
     def _complete(self) -> bool:
         return len(self._by_descriptor) == self._world.processes
@@ -179,15 +185,17 @@ class Ranks:
             self._defined.add(declared.function)
             data = frame(declared) + data
         for rank, member in enumerate(self._ranks):
-            member.answer, member.seen = None, Seen("", 0.0)
+            member.answer = None
             try:
                 member.connection.sendall(data)
             except ConnectionError:
                 raise self._death(rank) from None
+        next_look = 0.0
         while any(member.answer is None for member in self._ranks):
             returned = any(member.answer is not None for member in self._ranks)
             self._hear(_LOOK if returned else None)
-            if returned:
+            if returned and time.monotonic() >= next_look:
+                next_look = time.monotonic() + _LOOK
                 self._look()
         return [member.answer for member in self._ranks if member.answer is not None]
 
@@ -209,18 +217,18 @@ class Ranks:
 
     def _look(self) -> None:
         """Some ranks have returned: if all others wait in MPI, and have for a while, nobody will ever answer them."""
-        waiting = [member for member in self._ranks if member.answer is None]
-        if waiting and all(member.seen.seconds >= _STUCK for member in waiting):
-            rank = self._ranks.index(waiting[0])
-            returned = [str(number) for number, member in enumerate(self._ranks) if member.answer is not None]
-            message = (
-                f"it waits in {waiting[0].seen.where}, but {'ranks' if len(returned) > 1 else 'rank'} "
-                f"{', '.join(returned)} returned already, and all others wait too"
-            )
-            raise RankLost(rank, Failure(FailureKind.EXCEPTION, message, traceback=waiting[0].seen.traceback))
-        for member in waiting:
-            with contextlib.suppress(OSError):
-                member.connection.sendall(frame(Look()))
+        late = [(rank, member.watched) for rank, member in enumerate(self._ranks) if member.answer is None]
+        seen = [("", 0.0) if watched is None else watched.waits() for _, watched in late]
+        if not late or any(seconds < _STUCK for _, seconds in seen):
+            return
+        rank, watched = late[0]
+        returned = [str(number) for number, member in enumerate(self._ranks) if member.answer is not None]
+        message = (
+            f"it waits in {seen[0][0]}(), but {'ranks' if len(returned) > 1 else 'rank'} {', '.join(returned)} "
+            f"returned already, and all others wait too"
+        )
+        stack = "" if watched is None else watched.stack()
+        raise RankLost(rank, Failure(FailureKind.EXCEPTION, message, traceback=stack))
 
     # --- listening ----------------------------------------------------------------------------------------------
 
@@ -235,7 +243,7 @@ class Ranks:
                 self._listen_to(self._by_descriptor[descriptor])
             elif self._listener is not None and descriptor == self._listener.fileno():
                 self._admit()
-            elif self._runner is not None and not self._runner.read():
+            else:
                 self._runner_ended()
         return bool(ready)
 
@@ -262,6 +270,8 @@ class Ranks:
         match message:
             case Hello():
                 member.hello = message
+                folder, writer = self._welcome.setup.memory_dir, self._welcome.writer
+                member.watched = Watched(progress_file(folder, writer, message.rank), message.pid)
             case RankDone():
                 member.answer = message
             case RankError():
@@ -271,8 +281,6 @@ class Ranks:
                 raise RankLost(self._ranks.index(member), failure)
             case Unfit():
                 raise Refused(message.reason)
-            case Seen():
-                member.seen = message
 
     def _runner_ended(self) -> None:
         """The runner is gone: before all ranks were there, or under them."""
@@ -283,7 +291,7 @@ class Ranks:
         raise WorldFailed(f"{self._world.runner} ended with status {status} {when}{self._said()}", kind)
 
     def _death(self, rank: int) -> RankLost:
-        """A rank is gone. The runner kills the others then; if some of them are gone by now too, it may say who began."""
+        """A rank is gone. The runner kills the others then; if more are gone by now, it may say who began."""
         assert self._runner is not None
         gone = [number for number, member in enumerate(self._ranks) if _is_gone(member.connection)]
         words = self._runner.words_of_death()

@@ -55,8 +55,8 @@ class Runner:
             raise FileNotFoundError(f"its runner {world.runner!r} is gone")
         self.name = world.runner
         command = [path, "-n", str(world.processes), sys.executable, "-P", "-m", "penstock.executors.mpi_worker"]
-        #: what it prints itself: the ranks write elsewhere once they have reported
-        self._output, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        #: what it prints itself: the ranks write elsewhere once they have reported. Readable when there is some
+        self.output, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(write_end, True)
         try:
             self._process = subprocess.Popen(
@@ -65,23 +65,14 @@ class Runner:
         finally:
             os.close(write_end)
         self._printed = b""
-
-    def fileno(self) -> int:
-        """Readable when it has printed something, or ended with all it started."""
-        return self._output
-
-    def read(self) -> bool:
-        """Take in what it printed; False at the end."""
-        try:
-            while chunk := os.read(self._output, 1 << 16):
-                self._printed = (self._printed + chunk)[-_KEPT:]
-        except BlockingIOError:
-            return True
-        return False
+        #: readable when it has ended
+        self.process = os.pidfd_open(self._process.pid)
 
     def printed(self) -> str:
         """The last that it printed."""
-        self.read()
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self.output, 1 << 16):
+                self._printed = (self._printed + chunk)[-_KEPT:]
         return self._printed.decode(errors="replace").strip()
 
     def status(self, patience: float = 0.0) -> int | None:
@@ -112,7 +103,8 @@ class Runner:
             for child in children:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(child, os.WNOHANG)
-        os.close(self._output)
+        os.close(self.output)
+        os.close(self.process)
 
 
 def shared_files_of(pids: Iterable[int]) -> set[str]:

@@ -18,11 +18,9 @@ __all__ = [
     "FromRank",
     "Hello",
     "Leaving",
-    "Look",
     "RankDone",
     "RankError",
     "RankRun",
-    "Seen",
     "Unfit",
     "Welcome",
     "frames_from_rank",
@@ -49,10 +47,6 @@ class RankRun(Struct, array_like=True, tag="r"):
     run: Run
     #: where outputs that are files are to be written, by position among the outputs
     files: dict[int, str]
-
-
-class Look(Struct, array_like=True, tag="l"):
-    """Others are done: say whether you wait for somebody."""
 
 
 class Hello(Struct, array_like=True, tag="h"):
@@ -93,16 +87,8 @@ class Leaving(Struct, array_like=True, tag="x"):
     traceback: str
 
 
-class Seen(Struct, array_like=True, tag="s"):
-    """Answer to ``Look``: the call of MPI in which the rank waits, and since when; empty if it does something else."""
-
-    where: str
-    seconds: float
-    traceback: str = ""
-
-
-ToRank = Welcome | Define | RankRun | Look
-FromRank = Hello | RankDone | RankError | Unfit | Leaving | Seen
+ToRank = Welcome | Define | RankRun
+FromRank = Hello | RankDone | RankError | Unfit | Leaving
 
 
 def frames_to_rank() -> Frames[ToRank]:

@@ -1,7 +1,7 @@
 """What runs inside a rank: report, wait for an attempt, carry out its body together with the others, say how it went.
 
-    keeper ── Welcome, Define, RankRun, Look ──▶ channel thread ──▶ main thread: MPI and the task's body
-           ◀── Hello, RankDone, RankError, Unfit, Seen ──
+    keeper ── Welcome, Define, RankRun ──▶ channel thread ──▶ main thread: MPI and the task's body
+           ◀── Hello, RankDone, RankError, Unfit, Leaving ──
 
 Started by the runner of an MPI as ``python -m penstock.executors.mpi_worker``. The channel thread notices when the
 keeper is gone, and ends the process whatever its main thread is waiting for.
@@ -23,17 +23,15 @@ from penstock.data.segments import Segments
 from penstock.executors import mpi_world
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.mpi_parts import with_parts
-from penstock.executors.mpi_runner import SOCKET, remove_files, shared_files_of
-from penstock.executors.mpi_waiting import Waiting, stack_of
+from penstock.executors.mpi_progress import Progress, progress_file, stack_of
+from penstock.executors.mpi_runner import SOCKET
 from penstock.executors.mpi_wire import (
     FromRank,
     Hello,
     Leaving,
-    Look,
     RankDone,
     RankError,
     RankRun,
-    Seen,
     Unfit,
     Welcome,
     frames_to_rank,
@@ -53,8 +51,9 @@ def main() -> None:
     channel = _Channel(os.environ.pop(SOCKET))
     welcome = channel.welcome()
     _settle_in(welcome)
-    world = mpi_world.current = mpi_world.RankWorld(channel.leave)
-    channel.waiting = Waiting()
+    folder = welcome.setup.memory_dir
+    world = mpi_world.RankWorld(lambda rank: Progress(progress_file(folder, welcome.writer, rank)), channel.leave)
+    mpi_world.current = world
     channel.tell_of_exit()
     channel.send(Hello(world.rank, world.size, os.getpid(), world.library))
     try:
@@ -79,7 +78,6 @@ class _Rank:
         if any(layer.curve for layer in setup.layers):
             emulate(setup)
         self._functions: dict[int, tuple[Define, Function]] = {}
-        self._shared: set[str] | None = None
 
     def serve(self) -> None:
         while True:
@@ -93,10 +91,6 @@ class _Rank:
         unfit = self._world.begin()
         if unfit:
             return Unfit(unfit)
-        if self._shared is None:
-            # All are in, so the files by which they share memory need no name any more; a killed world leaves none.
-            self._shared = shared_files_of([os.getpid()])
-            remove_files(self._shared)
         run = message.run
         declared, function = self._functions[run.function]
         body = with_parts(function, declared, run.outputs, message.files, self._world.rank, self._world.size)
@@ -124,7 +118,6 @@ class _Channel:
         self._frames = frames_to_rank()
         self._lock = threading.Lock()
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.waiting: Waiting | None = None
 
     def welcome(self) -> Welcome:
         """Read the first message, and begin to listen for others."""
@@ -168,10 +161,7 @@ class _Channel:
         try:
             while data := self._socket.recv(_RECEIVE):
                 for message in self._frames.feed(data):
-                    if isinstance(message, Look):
-                        self.send(Seen("", 0.0) if self.waiting is None else self.waiting.look())
-                    else:
-                        self.inbox.put(message)
+                    self.inbox.put(message)
         finally:
             _exit(1)
 

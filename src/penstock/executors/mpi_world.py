@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.executors.forkserver_main import children_of_this_process
+from penstock.executors.mpi_progress import Progress, counting
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -29,12 +30,12 @@ current: RankWorld | None = None
 class RankWorld:
     """A world as one of its ranks sees it."""
 
-    def __init__(self, leave: Callable[[str], None]) -> None:
+    def __init__(self, progress: Callable[[int], Progress], leave: Callable[[str], None]) -> None:
         from mpi4py import MPI
 
         self._mpi = MPI
-        #: a communicator whose ``Abort`` first says which rank called it
-        self._kind = _telling_of_abort(MPI.Intracomm, leave)
+        #: the class of the task's communicators
+        self._kind = counting(MPI.Intracomm, progress(MPI.COMM_WORLD.Get_rank()), leave)
         MPI.COMM_WORLD = self._kind(MPI.COMM_WORLD)  # type: ignore[misc]
         self.rank = MPI.COMM_WORLD.Get_rank()
         self.size = MPI.COMM_WORLD.Get_size()
@@ -86,15 +87,6 @@ class RankWorld:
         after = _surroundings()
         changed = [what for what in after if after[what] != self._before[what]]
         return self._spoilt or (f"the task changed {changed[0]}" if changed else "")
-
-
-def _telling_of_abort(kind: type[Intracomm], leave: Callable[[str], None]) -> type[Intracomm]:
-    class Telling(kind):  # type: ignore[misc, valid-type]
-        def Abort(self, errorcode: int = 0) -> Any:
-            leave(f"it called Abort({errorcode})")
-            return super().Abort(errorcode)
-
-    return Telling
 
 
 def _surroundings() -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""What a rank is doing, for its keeper to see: how many calls of MPI it has made, and which of them it waits in.
+
+Ranks that wait for one that has returned will for ever, and MPI has no way to ask. So the communicators of a task
+count: in a small file that rank and keeper both map, because some calls let no other thread of the rank run that could
+answer. For the same reason its stack, wanted for the message, is written by a signal's handler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import mmap
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+__all__ = ["Progress", "Watched", "counting", "progress_file", "stack_of"]
+
+#: methods of communicators that wait for other ranks
+_PLAIN = (
+    *("barrier", "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "scan", "exscan"),
+    *("recv", "send", "ssend", "sendrecv", "probe", "mprobe"),
+)
+_BUFFERS = (
+    *("gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "reduce_scatter", "reduce_scatter_block"),
+    *("sendrecv_replace", "rsend", "bsend"),
+)
+_WAITING = (*_PLAIN, *(name.capitalize() for name in (*_PLAIN, *_BUFFERS)))
+#: methods that make other communicators
+_MAKING = ("Dup", "Clone", "dup", "Split", "Split_type", "Create", "Create_group")
+
+#: bytes of the file: the calls made, and the number of the method that is being called, from 1; then room for a stack
+_COUNTERS = 16
+#: seldom used by programs
+_SIGNAL = signal.SIGRTMIN + 9
+#: seconds in which a signal must have brought a stack
+_PATIENCE = 1.0
+#: packages whose frames come before the task's body
+_OURS = ("penstock.executors.", "penstock.data.")
+
+
+def progress_file(folder: str, world: int, rank: int) -> str:
+    """What a rank and its keeper both map."""
+    return os.path.join(folder, f"world{world}-{rank}")
+
+
+class Progress:
+    """In the rank: where it counts."""
+
+    def __init__(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.write(descriptor, bytes(_COUNTERS))
+        self.counters = memoryview(mmap.mmap(descriptor, _COUNTERS)).cast("q")
+        # Kept open, for as long as the process lives, by whoever writes the stack.
+        faulthandler.register(_SIGNAL, file=descriptor, all_threads=False)
+
+
+class Watched:
+    """In the keeper: what it sees of one rank."""
+
+    def __init__(self, path: str, pid: int) -> None:
+        self._path = path
+        self._pid = pid
+        self._last = (0, 0)
+        self._since = 0.0
+
+    def waits(self) -> tuple[str, float]:
+        """The method in which the rank has waited since the last look or longer, and for how long; else nothing."""
+        try:
+            with open(self._path, "rb") as file:
+                calls, method = memoryview(file.read(_COUNTERS)).cast("q")
+        except (OSError, ValueError, TypeError):
+            return "", 0.0
+        if (calls, method) != self._last:
+            self._last, self._since = (calls, method), time.monotonic()
+        return (_WAITING[method - 1], time.monotonic() - self._since) if method else ("", 0.0)
+
+    def stack(self) -> str:
+        """The lines at which its main thread stands, as far as they are the task's."""
+        until = time.monotonic() + _PATIENCE
+        with contextlib.suppress(OSError):
+            os.kill(self._pid, _SIGNAL)
+            while time.monotonic() < until:
+                time.sleep(0.01)
+                with open(self._path, "rb") as file:
+                    lines = file.read()[_COUNTERS:].decode(errors="replace").splitlines()
+                if lines:
+                    ours = (f"{os.sep}penstock{os.sep}executors{os.sep}", "<frozen runpy>")
+                    return "\n".join(line for line in lines if not any(part in line for part in ours))
+        return ""
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+
+
+def counting(kind: type[Intracomm], progress: Progress, leave: Callable[[str], None]) -> type[Intracomm]:
+    """A class of communicators that count the calls that wait, and say who aborts."""
+    counters = progress.counters
+
+    def counted(number: int, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            counters[0] += 1
+            counters[1] = number
+            try:
+                return method(*args, **kwargs)
+            finally:
+                counters[1] = 0
+
+        return call
+
+    def of_our_kind(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = method(*args, **kwargs)
+            return Counting(made) if type(made) is kind and made else made
+
+        return call
+
+    def abort(self: Any, errorcode: int = 0) -> Any:
+        leave(f"it called Abort({errorcode})")
+        return kind.Abort(self, errorcode)
+
+    methods: dict[str, Any] = {
+        name: counted(number, getattr(kind, name)) for number, name in enumerate(_WAITING, 1) if hasattr(kind, name)
+    }
+    methods |= {name: of_our_kind(getattr(kind, name)) for name in _MAKING if hasattr(kind, name)}
+    Counting: type[Intracomm] = type(kind.__name__, (kind,), {**methods, "Abort": abort, "__module__": kind.__module__})
+    return Counting
+
+
+def stack_of(frame: FrameType) -> str:
+    """Where a frame of a task stands, from the task's body on."""
+    frames = [*traceback.walk_stack(frame)][::-1]
+    ours = [index for index, (one, _) in enumerate(frames) if one.f_globals.get("__name__", "").startswith(_OURS)]
+    lines = traceback.StackSummary.extract(iter(frames[max(ours, default=-1) + 1 :])).format()
+    return "Stack (most recent call last):\n" + "".join(lines).rstrip()

@@ -16,4 +16,5 @@ EXPERIMENTS: tuple[str, ...] = (
     "geospatial",
     "gwas",
     "scaling",
+    "mpi_processes",
 )

@@ -29,6 +29,8 @@ ORDER = (
     "overlap_real_disk",
     "io_schedulers",
     "validation",
+    "mpi_start",
+    "mpi_programs",
 )
 
 

@@ -1,7 +1,8 @@
 """Published experiments, replayed at their published scale by the simulator: `python -m benchmarks.papers [names]`.
 
 Each module named below has a `TITLE` and a function `replay() -> Replay`. It builds the published program, runs it in
-the published ways, and holds what comes out against what was published. Nothing is fitted per experiment.
+the published ways, and holds what comes out against what was published. Nothing is fitted per experiment, except where
+its figures say so.
 """
 
 #: modules of this package, in the order in which they are run and shown

@@ -44,10 +44,8 @@ def main() -> None:
         if any(answer != answers[0] for answer in answers):
             raise AssertionError("the programs do not agree")
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
-    gains = {
-        f"mpi_{what}_gain": medians[f"{what}_alone"] / medians[f"{what}_together"]
-        for what in ("write", "matmul", "web")
-    }
+    programs = ("write", "matmul", "web")
+    gains = {f"mpi_{what}_gain": medians[f"{what}_alone"] / medians[f"{what}_together"] for what in programs}
     emit({**gains, **{f"{name}_s": seconds for name, seconds in medians.items()}})
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from tests.mpi_here import skip_without_mpi
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 90.0
@@ -211,6 +212,7 @@ EXAMPLES = sorted(
 
 @pytest.mark.parametrize("path", PAGES_THAT_RUN, ids=name_of)
 def test_the_code_of_a_page_runs_and_shows_its_output(path: Path, tmp_path: Path) -> None:
+    skip_without_mpi(path.read_text())
     check_page(path.read_text(), tmp_path, path.stem)
 
 
@@ -221,6 +223,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_an_example_prints_its_recorded_output(path: Path, tmp_path: Path) -> None:
+    skip_without_mpi(path.read_text())
     assert run(path, tmp_path) == path.with_suffix(".out").read_text()
 
 

@@ -56,11 +56,15 @@ class Progress:
     """In the rank: where it counts."""
 
     def __init__(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.write(descriptor, bytes(_COUNTERS))
-        self.counters = memoryview(mmap.mmap(descriptor, _COUNTERS)).cast("q")
-        # Kept open, for as long as the process lives, by whoever writes the stack.
-        faulthandler.register(_SIGNAL, file=descriptor, all_threads=False)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.write(self._descriptor, bytes(_COUNTERS))
+        self.counters = memoryview(mmap.mmap(self._descriptor, _COUNTERS)).cast("q")
+        faulthandler.register(_SIGNAL, file=self._descriptor, all_threads=False)
+
+    def close(self) -> None:
+        """Be seen no more; a rank never does this."""
+        faulthandler.unregister(_SIGNAL)
+        os.close(self._descriptor)
 
 
 class Watched:

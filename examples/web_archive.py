@@ -20,11 +20,11 @@ from penstock import FILE_IN, SCATTER, mpi, task, wait_on
 
 PAGES = 60
 TOPICS = {
-    "rivers": "river flood bank delta stream spring meander current".split(),
-    "turbines": "turbine blade rotor shaft power grid head load".split(),
-    "gates": "gate valve sluice spill weir lock seal hoist".split(),
+    "rivers": ["river", "flood", "bank", "delta", "stream", "spring", "meander", "current"],
+    "turbines": ["turbine", "blade", "rotor", "shaft", "power", "grid", "head", "load"],
+    "gates": ["gate", "valve", "sluice", "spill", "weir", "lock", "seal", "hoist"],
 }
-COMMON = "the water and a valley of in is to for with".split()
+COMMON = ["the", "water", "and", "a", "valley", "of", "in", "is", "to", "for", "with"]
 
 
 def write_archive(path):

@@ -83,8 +83,8 @@ def best_words(parts: list[Pages], number: int, frequencies: Counter[str], pages
 def run(read: Any, path: str, offsets: list[int]) -> tuple[float, dict[str, str]]:
     """Seconds from the first call to the last result, and the word that marks each page."""
     began = time.perf_counter()
-    parts = read(path, offsets)
-    frequencies = frequencies_of(parts)
+    parts: Any = read(path, offsets)
+    frequencies: Any = frequencies_of(parts)
     found: list[Any] = [best_words(parts, number, frequencies, len(offsets)) for number in range(RANKS)]
     best = {address: word for part in penstock.wait_on(found) for address, word in part.items()}
     return time.perf_counter() - began, best

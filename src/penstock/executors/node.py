@@ -28,9 +28,9 @@ from penstock.data.segments import Segments
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
-from penstock.executors.wire import Define, Done, Error, RankFailed, Ready, Spent, Up, WorldStarted, run_of
+from penstock.executors.wire import Define, Done, Error, RankFailed, Ready, Spent, WorldStarted, run_of
 from penstock.executors.worker import SETUP, Setup
-from penstock.executors.worlds import KeptWorld, surplus, surroundings
+from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, NodeLost, Recalled, Warmed, WorkerLost
 from penstock.model.resources import StorageLayer
@@ -47,7 +47,6 @@ _TOGETHER = 32
 _IDLE = 5.0
 
 Observer = Callable[[str, int, int, int], None]
-WorldObserver = Callable[[int, int, Up | None], None]
 
 
 class NodeExecutor:
@@ -73,15 +72,14 @@ class NodeExecutor:
         self._cleanup = cleanup
         #: told of worker processes: "started" or "died", lane, pid, status
         self._observe = observe
-        #: told of MPI worlds: lane, ranks, and what their keeper said
-        self._observe_world = observe_world
         #: code of every function that may be launched
         self.functions: dict[int, Define] = {}
-        self._setup_of_worlds = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers))
-        self._setup = msgspec.json.encode(self._setup_of_worlds).decode()
+        setup = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers))
+        self._setup = msgspec.json.encode(setup).decode()
         self._seats = [Seat(lane, io=lane >= lanes) for lane in range(lanes + io_lanes)]
         #: processes of the I/O pool with nothing to do, and since when, oldest first
         self._idle: dict[Worker, float] = {}
+        self._worlds = Worlds(setup, self._idle, 2 * lanes, self._retire, observe_world)
         #: processes that are waited for
         self._warming: set[Worker] = set()
         self._workers: dict[int, Worker] = {}
@@ -250,16 +248,14 @@ class NodeExecutor:
                 yield from self._is_warm(worker)
                 continue
             if isinstance(message, WorldStarted | RankFailed | Spent):
-                self._told_of_world(worker, message)
+                self._worlds.told(worker, message)
                 continue
             worker.busy -= 1
+            event = self._event(worker, message)
             if isinstance(worker, KeptWorld):
-                event = self._event(worker, message)
-                self._rest(worker)  # first: what the event brings about may want this very world
-                yield event
-                continue
-            yield self._event(worker, message)
-            if worker.seat.io and not worker.busy:
+                self._worlds.rest(worker)  # first: what the event brings about may want this very world
+            yield event
+            if worker.seat.io and not worker.busy and worker.units:
                 self._idle[worker] = time.monotonic()
 
     def _deafen(self, worker: Worker) -> None:
@@ -286,8 +282,7 @@ class NodeExecutor:
                     self._observe("started", worker.seat.lane, notice.pid, 0)
             elif isinstance(notice, Exited):
                 worker = self._workers.pop(notice.worker_id, None)
-                if isinstance(worker, KeptWorld):
-                    self._observe_world(worker.seat.lane, worker.world.processes, None)
+                self._worlds.ended(worker)
                 if worker is not None and worker.retired:
                     self._observe("ended", worker.seat.lane, worker.pid, notice.status)
                 elif worker is not None:
@@ -324,8 +319,7 @@ class NodeExecutor:
         replaced = seat.stillborn < _STILLBORN and self._servers_lost <= _STILLBORN
         if was_active:
             output = self._relay.tail(worker.number)
-            ranks = worker.world.processes if isinstance(worker, KeptWorld) else 0
-            yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number, ranks)
+            yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number, worker.ranks)
         if replaced and not seat.workers and not seat.io:
             self._worker_for(seat, max(1, worker.units))
 
@@ -348,33 +342,14 @@ class NodeExecutor:
         worker.start(self._forkserver, self._relay, cpus, environ)
 
     def _world_for(self, seat: Seat, wanted: World, hosts: tuple[tuple[str, int], ...]) -> KeptWorld:
-        """A world that is idle, the last used first, or a new one."""
-        for idle in reversed(self._idle):
-            if isinstance(idle, KeptWorld) and idle.world == wanted:
-                idle.seat = seat
-                return idle
-        self._made += 1
-        kept = KeptWorld(self._made, seat, wanted)
-        self._made += wanted.processes  # the ranks have the numbers that follow
-        self._start(kept, (), surroundings(self._setup_of_worlds, wanted, hosts or ((self.name, wanted.processes),)))
+        """A world that is idle, or a new one."""
+        kept = self._worlds.idle_one(wanted)
+        if kept is None:
+            kept = KeptWorld(self._made + 1, seat, wanted)
+            self._made += 1 + wanted.processes  # the ranks have the numbers that follow
+            self._start(kept, (), self._worlds.environment(wanted, hosts or ((self.name, wanted.processes),)))
+        kept.seat = seat
         return kept
-
-    def _rest(self, world: KeptWorld) -> None:
-        """A world's task is over: keep it for the next, or let it go."""
-        if world.spent:
-            self._retire(world)
-            return
-        world.seat.active = None
-        self._idle[world] = time.monotonic()
-        for other in surplus(self._idle, max(2 * len(self._cpus), world.world.processes)):
-            del self._idle[other]
-            self._retire(other)
-
-    def _told_of_world(self, worker: Worker, message: WorldStarted | RankFailed | Spent) -> None:
-        if isinstance(worker, KeptWorld):
-            if isinstance(message, Spent):
-                worker.spent = message.reason
-            self._observe_world(worker.seat.lane, worker.world.processes, message)
 
     def _reason(self, status: int) -> str:
         if status >= 0:

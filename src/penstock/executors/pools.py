@@ -39,6 +39,9 @@ def thread_limits(units: int) -> dict[str, str]:
 class Worker:
     """One worker process and the channels to it."""
 
+    #: processes that it has started for MPI tasks
+    ranks = 0
+
     def __init__(self, number: int, seat: Seat, units: int) -> None:
         self.number = number
         self.seat = seat

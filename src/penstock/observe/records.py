@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from penstock.model.resources import Auto
+from penstock.observe.world_records import RankFailed, WorldEnded, WorldStarted
 
 __all__ = [
     "Cancelled",
@@ -29,6 +30,7 @@ __all__ = [
     "NodeJoined",
     "NodeLost",
     "Published",
+    "RankFailed",
     "Recalled",
     "Record",
     "RunEnded",
@@ -38,6 +40,8 @@ __all__ = [
     "WorkerDied",
     "WorkerEnded",
     "WorkerStarted",
+    "WorldEnded",
+    "WorldStarted",
 ]
 
 
@@ -257,36 +261,6 @@ class WorkerDied(_Base):
     pid: int
     #: exit status, or minus the number of the signal
     status: int
-
-
-class WorldStarted(_Base):
-    """All ranks of an MPI task are there; the process behind the lane keeps them."""
-
-    node: str
-    lane: int
-    processes: int
-    #: what it took to start them
-    seconds: float
-
-
-class WorldEnded(_Base):
-    """The ranks of an MPI world are gone: it was idle for long, spent, or killed."""
-
-    node: str
-    lane: int
-    processes: int
-    #: why it takes no more tasks, if a task or a failure was the reason
-    reason: str = ""
-
-
-class RankFailed(_Base):
-    """A rank did not deliver, and its world was killed."""
-
-    task: int
-    attempt: int
-    node: str
-    rank: int
-    message: str
 
 
 class Published(_Base):

@@ -33,6 +33,8 @@ from penstock import (
     task,
     wait_on,
 )
+from penstock.observe import records
+from penstock.observe.log import read_log
 
 pytestmark = [needs_mpi, pytest.mark.timeout(60)]
 
@@ -644,3 +646,48 @@ def test_inline_mode_says_that_it_cannot() -> None:
 
 def test_map_makes_a_task_of_each_call(runtime: penstock.Runtime) -> None:
     assert wait_on(list(rank_times.map([1, 2]))) == [[0, 1, 2, 3], [0, 2, 4, 6]]
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+@mpi(processes=2)
+@task(returns=list)
+def refuses() -> None:
+    if mpi.comm().rank == 1:
+        raise LookupError("no such thing")
+    mpi.comm().Barrier()
+
+
+def test_the_log_tells_of_worlds_and_ranks(tmp_path: Path) -> None:
+    with penstock.Runtime(cpus=4, log=True, run_dir=str(tmp_path / "run")):
+        wait_on([pids(), pids_and("says so")])
+        future = refuses()
+        with pytest.raises(LookupError):
+            wait_on(future)
+    found = list(read_log(tmp_path / "run" / "events.jsonl"))
+    started = [record for record in found if isinstance(record, records.WorldStarted)]
+    ended = [record for record in found if isinstance(record, records.WorldEnded)]
+    failed = [record for record in found if isinstance(record, records.RankFailed)]
+    assert started and all(record.processes == 2 and record.seconds > 0 for record in started)
+    assert {"the task said so"} <= {record.reason for record in ended}
+    assert [(record.rank, record.message) for record in failed] == [(1, "LookupError: no such thing")]
+
+
+# --- strict mode ------------------------------------------------------------------------------------------------------
+
+
+@mpi(processes=2)
+@task(returns=list, part=SCATTER)
+def changes(part: list[int], whole: list[int], change: bool) -> Any:
+    if change and mpi.comm().rank == 1:
+        whole.append(1)
+    return sum(part) + sum(whole)
+
+
+def test_strict_mode_watches_every_rank(tmp_path: Path) -> None:
+    with penstock.Runtime(cpus=2, strict=True):
+        assert wait_on(changes([1, 2, 3], [10], False)) == [13, 13]
+        future = changes([1, 2, 3], [10], True)
+        with pytest.raises(penstock.ArgumentChanged, match="rank 1 of 2.*whole"):
+            wait_on(future)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ def with_parts(
         return function.body
     written = {outputs[index].path[0]: path for index, path in files.items()}
 
+    @functools.wraps(function.body)
     def body(*args: Any, **kwargs: Any) -> Any:
         arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         for place, given in arguments.items():

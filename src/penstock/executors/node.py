@@ -8,8 +8,7 @@ The first attempt for an idle worker leaves at once. Those behind it are written
 the worker has answered: by then it has work to do, and a system call per task is the larger part of a task's cost.
 
 Lanes are numbered: those of the compute pool, whose processes live as long as the run, then those of the I/O pool,
-whose processes start with their first task and end when they have been idle for a while. An MPI task is sent to a
-process that keeps a world of its size (worlds.py), on either kind of lane.
+whose processes start with their first task and end when they have been idle for a while. MPI tasks: worlds.py.
 
 Used by one thread at a time: the driver holds its lock around every call but ``poll``.
 """
@@ -28,7 +27,7 @@ from penstock.data.segments import Segments
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
-from penstock.executors.wire import Define, Done, Error, RankFailed, Ready, Spent, WorldStarted, run_of
+from penstock.executors.wire import Define, Done, Error, Ready, run_of
 from penstock.executors.worker import SETUP, Setup
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
@@ -41,6 +40,8 @@ __all__ = ["NodeExecutor"]
 #: a lane whose processes die this often in a row before they take tasks is closed
 _STILLBORN = 3
 _RECEIVE = 1 << 20
+#: messages that end an attempt
+_ENDS = (Done, Error)
 #: attempts behind another that are written together
 _TOGETHER = 32
 #: seconds after which an idle process of the I/O pool, or an idle MPI world, is ended
@@ -242,20 +243,20 @@ class NodeExecutor:
 
     def _read(self, worker: Worker, data: bytes) -> Iterator[Event]:
         for message in worker.frames.feed(data):
-            if isinstance(message, Ready):
-                worker.ready = True
-                self._servers_lost = 0
-                yield from self._is_warm(worker)
-                continue
-            if isinstance(message, WorldStarted | RankFailed | Spent):
-                self._worlds.told(worker, message)
+            if not isinstance(message, _ENDS):
+                if isinstance(message, Ready):
+                    worker.ready = True
+                    self._servers_lost = 0
+                    yield from self._is_warm(worker)
+                else:
+                    self._worlds.told(worker, message)
                 continue
             worker.busy -= 1
             event = self._event(worker, message)
-            if isinstance(worker, KeptWorld):
+            if worker.ranks:
                 self._worlds.rest(worker)  # first: what the event brings about may want this very world
             yield event
-            if worker.seat.io and not worker.busy and worker.units:
+            if worker.seat.io and not worker.busy and not worker.ranks:
                 self._idle[worker] = time.monotonic()
 
     def _deafen(self, worker: Worker) -> None:

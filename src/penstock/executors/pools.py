@@ -39,8 +39,9 @@ def thread_limits(units: int) -> dict[str, str]:
 class Worker:
     """One worker process and the channels to it."""
 
-    #: processes that it has started for MPI tasks
+    #: if it keeps an MPI world, how many ranks that has; and whether it has said that it takes no more tasks
     ranks = 0
+    spent = False
 
     def __init__(self, number: int, seat: Seat, units: int) -> None:
         self.number = number

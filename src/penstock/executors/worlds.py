@@ -34,8 +34,6 @@ class KeptWorld(Worker):
         super().__init__(number, seat, 0)
         self.world = world
         self.ranks = world.processes
-        #: it has said that it takes no more tasks
-        self.spent = False
 
 
 class Worlds:
@@ -75,7 +73,7 @@ class Worlds:
             "COMPSS_NUM_NODES": count,
         }
 
-    def rest(self, world: KeptWorld) -> None:
+    def rest(self, world: Worker) -> None:
         """A world's task is over: keep it for the next, or let it go."""
         if world.spent:
             self._retire(world)
@@ -88,13 +86,12 @@ class Worlds:
 
     def told(self, worker: Worker, message: WorldStarted | RankFailed | Spent) -> None:
         """What a keeper said besides how tasks ended."""
-        if isinstance(worker, KeptWorld):
-            worker.spent = worker.spent or isinstance(message, Spent)
-            self._observe(worker.seat.lane, worker.ranks, message)
+        worker.spent = worker.spent or isinstance(message, Spent)
+        self._observe(worker.seat.lane, worker.ranks, message)
 
     def ended(self, worker: Worker | None) -> None:
         """A process is gone, and perhaps it kept a world."""
-        if isinstance(worker, KeptWorld):
+        if worker is not None and worker.ranks:
             self._observe(worker.seat.lane, worker.ranks, None)
 
 

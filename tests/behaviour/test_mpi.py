@@ -322,6 +322,22 @@ def test_a_runner_that_starts_nothing_is_told_of(runtime: penstock.Runtime) -> N
         wait_on(future)
 
 
+def test_a_runner_of_another_mpi_is_told_of(runtime: penstock.Runtime, tmp_path: Path) -> None:
+    """One that starts processes which do not know of each other."""
+    runner = tmp_path / "start-two"
+    runner.write_text('#!/bin/sh\nshift 2\n"$@" & "$@" & wait\n')
+    runner.chmod(0o700)
+
+    @mpi(processes=2, runner=str(runner))
+    @task(returns=list)
+    def not_together() -> int:
+        return 0
+
+    future = not_together()
+    with pytest.raises(penstock.TaskFailed, match="gave them worlds of size 1: the two do not belong together"):
+        wait_on(future)
+
+
 def test_missing_mpi4py_says_how_to_install_it(runtime: penstock.Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 
@@ -439,6 +455,9 @@ def test_ranks_write_one_file_together(runtime: penstock.Runtime, tmp_path: Path
     append_by_the_last(path)
     assert wait_on(content(path)) == b"AAAABBBBCCCC!"
     assert path.read_bytes() == b"AAAABBBBCCCC!"
+    until = time.monotonic() + 5
+    while len(list(tmp_path.iterdir())) > 1 and time.monotonic() < until:
+        time.sleep(0.01)  # private folders are removed in the background
     assert [entry.name for entry in tmp_path.iterdir()] == ["blocks"]
 
 

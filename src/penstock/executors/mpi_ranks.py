@@ -288,7 +288,8 @@ class Ranks:
         status = self._runner.status(1.0)
         when = "under its ranks" if self._ranks else "before its ranks had reported"
         kind = FailureKind.DIED if self._ranks else FailureKind.EXCEPTION
-        raise WorldFailed(f"{self._world.runner} ended with status {status} {when}{self._said()}", kind)
+        hint = "" if self._ranks else ". The MPI that mpi4py uses must be the one of this runner"
+        raise WorldFailed(f"{self._world.runner} ended with status {status} {when}{hint}{self._said()}", kind)
 
     def _death(self, rank: int) -> RankLost:
         """A rank is gone. The runner kills the others then; if more are gone by now, it may say who began."""

@@ -128,7 +128,10 @@ def remove_files(paths: Iterable[str]) -> None:
 def _environment(address: str) -> dict[str, str]:
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**_OPEN_MPI, **os.environ, SOCKET: address, "PYTHONPATH": path}
+    # Where Open MPI keeps what it does not remove when it is killed: in a folder that goes with the run.
+    folder = os.path.dirname(address)
+    session = {"PRTE_MCA_prte_tmpdir_base": folder, "OMPI_MCA_orte_tmpdir_base": folder}
+    return {**_OPEN_MPI, **session, **os.environ, SOCKET: address, "PYTHONPATH": path}
 
 
 def _signal_name(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import penstock
 from penstock import ConstraintError, constraint, mpi, task
 from penstock.executors.mpi_progress import Progress, Watched, counting
-from penstock.executors.mpi_runner import find_runner
+from penstock.executors.mpi_runner import find_runner, short
 from penstock.executors.pools import Seat
 from penstock.executors.worlds import KeptWorld, surplus
 from penstock.model.resources import Requirements
@@ -104,6 +105,19 @@ def test_a_runner_beside_this_python_goes_first(tmp_path: Path, monkeypatch: pyt
     assert find_runner("start-ranks") == str(tmp_path / "bin" / "start-ranks")
     assert find_runner(str(tmp_path / "elsewhere" / "start-ranks")) == str(tmp_path / "elsewhere" / "start-ranks")
     assert find_runner("start-nothing") is None and find_runner(str(tmp_path)) is None
+
+
+def test_a_socket_may_lie_deep_in_a_tree(tmp_path: Path) -> None:
+    folder = tmp_path / ("f" * 80) / ("g" * 80)
+    folder.mkdir(parents=True)
+    address = str(folder / "socket")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as caller:
+        with short(address) as path:
+            listener.bind(path)
+        listener.listen()
+        with short(address) as path:
+            caller.connect(path)
+    assert stat.S_ISSOCK(os.stat(address).st_mode)
 
 
 # --- counting calls ---------------------------------------------------------------------------------------------------

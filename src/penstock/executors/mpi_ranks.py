@@ -12,7 +12,7 @@ import time
 
 from penstock.data.segments import Segments
 from penstock.executors.mpi_progress import Watched, progress_file
-from penstock.executors.mpi_runner import Runner, remove_files, shared_files_of
+from penstock.executors.mpi_runner import Runner, remove_files, shared_files_of, short
 from penstock.executors.mpi_wire import (
     FromRank,
     Hello,
@@ -107,7 +107,8 @@ class Ranks:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._address)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(self._address)
+        with short(self._address) as address:
+            self._listener.bind(address)
         self._listener.listen(self._world.processes)
         with contextlib.suppress(OSError):  # a runner that cannot be started is told of with the first task
             self._runner = Runner(self._world, self._address)

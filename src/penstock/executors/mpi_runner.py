@@ -14,12 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.executors.forkserver_main import children_of_this_process
 from penstock.model.worlds import World
 
-__all__ = ["SOCKET", "Runner", "find_runner", "remove_files", "shared_files_of"]
+__all__ = ["SOCKET", "Runner", "find_runner", "remove_files", "shared_files_of", "short"]
 
 #: environment variable that carries the address at which a rank reports
 SOCKET = "PENSTOCK_INTERNAL_WORLD"
@@ -44,6 +44,16 @@ def find_runner(name: str) -> str | None:
     if os.path.dirname(name):
         return shutil.which(os.path.abspath(os.path.expanduser(name)))
     return shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
+
+
+@contextlib.contextmanager
+def short(address: str) -> Iterator[str]:
+    """The path of a socket in a form that is never too long for one."""
+    folder = os.open(os.path.dirname(address), os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(address)}"
+    finally:
+        os.close(folder)
 
 
 class Runner:

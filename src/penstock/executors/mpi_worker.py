@@ -24,7 +24,7 @@ from penstock.executors import mpi_world
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.mpi_parts import with_parts
 from penstock.executors.mpi_progress import Progress, progress_file, stack_of
-from penstock.executors.mpi_runner import SOCKET
+from penstock.executors.mpi_runner import SOCKET, short
 from penstock.executors.mpi_wire import (
     FromRank,
     Hello,
@@ -114,7 +114,8 @@ class _Channel:
 
     def __init__(self, address: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(address)
+        with short(address) as path:
+            self._socket.connect(path)
         self._frames = frames_to_rank()
         self._lock = threading.Lock()
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from penstock.data.segments import Segments
+from penstock.executors.deaths import Deaths
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
@@ -92,7 +92,7 @@ class NodeExecutor:
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
         self._relay = OutputRelay()
-        self._oom_kills = _oom_kills()
+        self._deaths = Deaths()
         #: fork servers lost in a row without a worker that took tasks
         self._servers_lost = 0
         self._start_forkserver()
@@ -308,7 +308,7 @@ class NodeExecutor:
         yield from self._is_warm(worker)
         self._unflushed.pop(worker, None)
         tasks = worker.take_back()
-        reason = self._reason(status)
+        reason = self._deaths.reason(status)
         self._observe("died", seat.lane, worker.pid, status)
         self._deafen(worker)
         worker.close()
@@ -352,18 +352,6 @@ class NodeExecutor:
         kept.seat = seat
         return kept
 
-    def _reason(self, status: int) -> str:
-        if status >= 0:
-            return f"its worker process exited with status {status} in the middle of it"
-        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-        reason = f"its worker process was killed by {name}"
-        if -status == signal.SIGKILL:
-            kills = _oom_kills()
-            if kills > self._oom_kills:
-                reason += "; the kernel's out-of-memory killer was at work: give the task a larger memory_size"
-            self._oom_kills = kills
-        return reason
-
     # --- end ----------------------------------------------------------------------------------------------------
 
     def worker_of(self, lane: int) -> int:
@@ -386,15 +374,3 @@ class NodeExecutor:
         self._relay.close()
         self._epoll.close()
         os.close(self._wake)
-
-
-def _oom_kills() -> int:
-    """How often the kernel has killed a process for want of memory."""
-    try:
-        with open("/proc/vmstat", "rb") as file:
-            for line in file:
-                if line.startswith(b"oom_kill "):
-                    return int(line.split()[1])
-    except OSError:
-        pass
-    return 0

@@ -26,6 +26,7 @@ from penstock.api.directions import (
     Temp,
     Type,
 )
+from penstock.api.eager import compss_ready_value, ready_file, ready_value
 from penstock.api.executor import Executor
 from penstock.api.mpi import mpi
 from penstock.api.sync import barrier, cancel, delete_file, delete_object, open_file, share, wait_on
@@ -51,6 +52,7 @@ from penstock.errors import (
 )
 from penstock.runtime.futures import Future, as_completed, wait
 from penstock.runtime.session import start, stop
+from penstock.runtime.streams import Stream
 from penstock.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ __all__ = [
     "SerializationError",
     "SimulatedValueError",
     "StorageFull",
+    "Stream",
     "TaskCancelled",
     "TaskError",
     "TaskFailed",
@@ -95,6 +98,7 @@ __all__ = [
     "as_completed",
     "barrier",
     "cancel",
+    "compss_ready_value",
     "constraint",
     "delete_file",
     "delete_object",
@@ -103,6 +107,8 @@ __all__ = [
     "io",
     "mpi",
     "open_file",
+    "ready_file",
+    "ready_value",
     "share",
     "start",
     "stop",

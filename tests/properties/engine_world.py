@@ -30,6 +30,8 @@ class Attempt:
     expected: list[str]
     since: float
     started: bool = False
+    #: outputs beyond those of its call that it has handed over
+    further: int = 0
 
     @property
     def task(self) -> int:
@@ -71,6 +73,9 @@ class World:
         #: newest version of each file, and all versions that are files
         self.newest: dict[str, int] = {}
         self.files: set[int] = set()
+        #: outputs that unfinished tasks have handed over early: those of their calls, and how many beyond them
+        self.early: dict[int, set[int]] = {}
+        self.further: Counter[int] = Counter()
 
     # --- telling the engines ----------------------------------------------------------------------------------------
 
@@ -121,6 +126,7 @@ class World:
         assert not lane.ending
         assert not lane.attempts or not lane.recall_asked
         assert launch.call is self.model.tasks[launch.task].call
+        assert set(launch.delivered) == self.early.get(launch.task, set())
         assert all(launch.task != other.task for other in self.attempts())
         expected = []
         for slot, content in zip(launch.call.slots, launch.slots, strict=True):
@@ -131,6 +137,9 @@ class World:
         lane.attempts.append(Attempt(launch, expected, self.now))
 
     def _settle(self, version: int, outcome: Slot | Failure) -> events.Event | None:
+        if not version:
+            assert type(outcome) is Failure  # a task had handed over all its outputs, and then failed
+            return None
         assert version in self.held
         assert version not in self.told
         self.told[version] = outcome

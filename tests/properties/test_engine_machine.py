@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.properties.engine_world import World, WorldLane
+from tests.properties.engine_world import Attempt, World, WorldLane
 
 from penstock.engine.engine import Engine
 from penstock.model import events
@@ -279,13 +279,52 @@ class EngineMachine(RuleBasedStateMachine):
         indices = [index for index in range(len(call.writes)) if index < call.returns]
         if indices:
             index = data.draw(st.sampled_from(indices))
-            task = world.model.tasks[attempt.task]
             again = world.model.versions[call.writes[index]].settled
             if again and attempt.launch.attempt == 1:
                 return
-            output = world.output(attempt, index, large=large)
-            world.model.delivered(task, index, f"{attempt.task}.{attempt.launch.attempt}.{index}")
-            world.tell(events.OutputReady(attempt.task, attempt.launch.attempt, index, output))
+            self._hand_over(attempt, index, large=large)
+
+    def _hand_over(self, attempt: Attempt, index: int, *, large: bool) -> None:
+        world, task = self.world, self.world.model.tasks[attempt.task]
+        output = world.output(attempt, index, large=large)
+        if not world.model.versions[task.call.writes[index]].settled:
+            world.early.setdefault(attempt.task, set()).add(index)
+        world.model.delivered(task, index, f"{attempt.task}.{attempt.launch.attempt}.{index}")
+        world.tell(events.OutputReady(attempt.task, attempt.launch.attempt, index, output))
+
+    @precondition(lambda self: self._lanes(working=True))
+    @rule(data=st.data())
+    def hand_over_file(self, data: st.DataObject) -> None:
+        """A worker is told which files were handed over by an earlier attempt, and hands over only others."""
+        world = self.world
+        attempt = world.start(data.draw(st.sampled_from(self._lanes(working=True))))
+        call = attempt.launch.call
+        indices = [
+            index
+            for index, output in enumerate(call.outputs, start=call.returns)
+            if output.file and not output.update and not world.model.versions[call.writes[index]].settled
+        ]
+        if indices:
+            self._hand_over(attempt, data.draw(st.sampled_from(indices)), large=False)
+
+    @precondition(lambda self: self._lanes(working=True))
+    @rule(data=st.data(), large=LARGE, count=st.integers(1, 3))
+    def hand_over_further(self, data: st.DataObject, large: bool, count: int) -> None:
+        """Outputs beyond those of the call, as of a stream; those that an earlier attempt made count no more."""
+        world = self.world
+        attempt = world.start(data.draw(st.sampled_from(self._lanes(working=True))))
+        for _ in range(count):
+            position, attempt.further = attempt.further, attempt.further + 1
+            number = 0
+            token = f"{attempt.task}.{attempt.launch.attempt}.+{position}"
+            if position >= world.further[attempt.task]:
+                world.further[attempt.task] += 1
+                number = next(self.numbers)
+                world.held.add(number)
+                world.model.provide(number, token)
+            value = world.store(token) if large else Value(token.encode())
+            index = len(attempt.launch.call.writes) + position
+            world.tell(events.OutputReady(attempt.task, attempt.launch.attempt, index, value, number))
 
     @precondition(lambda self: self._lanes(working=True))
     @rule(data=st.data(), kind=KINDS)

@@ -7,6 +7,8 @@ and returned value must agree at the end.
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +31,8 @@ from penstock import (
     OUT,
     Depth,
     Type,
+    ready_file,
+    ready_value,
     task,
     wait_on,
 )
@@ -138,6 +142,48 @@ def read(path: Any) -> str:
     return Path(path).read_text()
 
 
+def pieces(values: list[Any]) -> list[list[Any]]:
+    """What ``scatter`` and ``flow`` make of a list."""
+    return [list(values)[start::3] for start in range(3)]
+
+
+def misfortune(place: int, marker: str, program: int) -> None:
+    """The first attempt ends here: by SIGKILL if it has a process of its own, else by raising."""
+    if place and not os.path.exists(marker):
+        Path(marker).touch()
+        if os.getpid() != program:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise RuntimeError("once")
+
+
+@task(returns=3, retries=1)
+def scatter(values: list[Any], order: tuple[int, ...], marker: str, program: int, fails: int) -> Any:
+    """Hands over some of its outputs in any order, changes them afterwards, and returns the others."""
+    parts = pieces(values)
+    for place, index in enumerate(order):
+        ready_value(parts[index], index)
+        parts[index].append("changed too late")
+        misfortune(fails == place, marker, program)
+    return [None if index in order else part for index, part in enumerate(parts)] if len(order) < 3 else None
+
+
+@task(retries=1)
+def flow(values: list[Any], marker: str, program: int, fails: int) -> Iterator[list[Any]]:
+    """The same as a stream."""
+    for place, part in enumerate(pieces(values)):
+        yield part
+        part.append("changed too late")
+        misfortune(fails == place, marker, program)
+
+
+@task(first=FILE_OUT, second=FILE_OUT)
+def write_both(first: Any, second: Any, text: str) -> None:
+    Path(first).write_text(text)
+    if text:
+        ready_file(first)
+    Path(second).write_text(text * 2)
+
+
 class Counter:
     def __init__(self) -> None:
         self.count = 0
@@ -180,6 +226,30 @@ class Program:
         #: what tasks returned: numbers and the like, and lists that later steps may update
         self.values: list[Any] = [0]
         self.made: list[Any] = []
+        self._attempts = tempfile.TemporaryDirectory()
+        self._scattered = 0
+
+    def attempt(self, fails: int) -> tuple[str, int, int]:
+        """Where a task notes that it was tried, who calls it, and where its first attempt fails."""
+        self._scattered += 1
+        return f"{self._attempts.name}/{self._scattered}", os.getpid(), fails
+
+    def scatter(self, values: list[Any], order: tuple[int, ...], fails: int) -> None:
+        """Three lists from one, handed over early."""
+        if self.plain:
+            self.made.extend(pieces(values))
+        else:
+            self.made.extend(scatter(values, order, *self.attempt(fails)))
+
+    def flow(self, values: list[Any], fails: int) -> None:
+        """The same from a stream, also given as a whole to a task."""
+        if self.plain:
+            self.made.extend(pieces(values))
+            self.values.append(sizes.__wrapped__(pieces(values)))
+        else:
+            stream = flow(values, *self.attempt(fails))
+            self.values.append(sizes(stream))
+            self.made.extend(stream)
 
     def call(self, function: Any, *args: Any) -> Any:
         return function.__wrapped__(*args) if self.plain else function(*args)
@@ -217,6 +287,8 @@ class Program:
 
 
 Step = tuple[str, int, int, int]
+#: of outputs that are handed over early
+ORDERS = ((), (0,), (2,), (1, 0), (0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2))
 STEPS: dict[str, Callable[[Program, int, int, int], Any]] = {
     "push": lambda p, i, j, k: p.call(push, p.anything(i), k),
     "push a value": lambda p, i, j, k: p.call(push, p.anything(i), p.value(j)),
@@ -242,6 +314,9 @@ STEPS: dict[str, Callable[[Program, int, int, int], Any]] = {
     ),
     "count": lambda p, i, j, k: p.values.append(p.method("add", p.value(i))),
     "peek": lambda p, i, j, k: p.values.append(p.method("peek")),
+    "scatter": lambda p, i, j, k: p.scatter(p.anything(i), ORDERS[j], k),
+    "flow": lambda p, i, j, k: p.flow(p.anything(i), k),
+    "write both": lambda p, i, j, k: p.call(write_both, p.files[i % 2], p.files[1 - i % 2], f"{k}," * (j % 3)),
     "write": lambda p, i, j, k: p.call(write, p.files[i % FILES], f"{k},"),
     "append text": lambda p, i, j, k: p.call(append_text, p.files[i % FILES], p.value(j)),
     "read": lambda p, i, j, k: p.values.append(p.call(read, p.files[i % FILES])),

@@ -37,6 +37,8 @@ class Executor(concurrent.futures.Executor):
         runtime = self._runtime()
         if isinstance(fn, Task) or (isinstance(fn, FunctionType) and (runtime.simulated or travels_by_name(fn))):
             declaration = self._task(fn).declaration
+            if declaration.streams:
+                raise CallError(f"{declaration.name} has any number of outputs; call it as a task instead")
             try:
                 declaration.check(args, kwargs)
             except CallError as error:

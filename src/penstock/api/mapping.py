@@ -36,6 +36,7 @@ def map_calls(task: Task[..., T], iterables: Iterable[Any]) -> Mapped[T] | Calls
     declaration = task.declaration
     calls = list(zip(*iterables, strict=False))
     plain = not declaration.directions and declaration.returns <= 1 and not inside_task() and declaration.mpi is None
+    plain = plain and not declaration.streams and not declaration.generator
     plain = plain and not session.current().simulated  # each call has a duration of its own there
     packed = _pack(calls, declaration.name) if plain else None
     if packed is None:

@@ -14,11 +14,13 @@ from typing import IO, TYPE_CHECKING, Any
 from penstock.data.refresh import refresh
 from penstock.errors import CallError
 from penstock.executors.execution import inside_task
+from penstock.executors.nested import DoneStream
 from penstock.runtime import session
 from penstock.runtime.file_access import bring_home, drop_copies, wait_for_file
 from penstock.runtime.files import as_path
 from penstock.runtime.futures import Future, PlacedFuture
 from penstock.runtime.maps import Mapped
+from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
@@ -56,7 +58,7 @@ def _await(obj: Any) -> None:
 
 def _note_failures(obj: Any) -> None:
     """The program hears of the first failure and thereby knows of the others that it waited for."""
-    if isinstance(obj, Future):
+    if isinstance(obj, Future | Stream):
         obj.look()
     elif isinstance(obj, list | tuple | set | dict):
         for part in obj.values() if isinstance(obj, dict) else obj:
@@ -68,6 +70,8 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
         return obj.result()
     if isinstance(obj, Mapped):
         return obj.results()
+    if isinstance(obj, Stream | DoneStream):
+        return obj.result()
     if runtime is not None:
         datum = runtime.identity.find(obj)
         if datum is not None and not datum.shared:
@@ -170,7 +174,7 @@ def cancel(*futures: Any) -> bool:
         if isinstance(future, Mapped):
             future.cancel()
             outcomes.append(True)
-        elif isinstance(future, Future):
+        elif isinstance(future, Future | Stream):
             outcomes.append(session.current().cancel(future.task_id, kill=True))
         else:
             raise CallError(f"cancel() takes futures and maps of tasks, not {type(future).__name__} {future!r:.60}")

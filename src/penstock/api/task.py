@@ -10,12 +10,14 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from types import EllipsisType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from penstock.api.directions import as_direction
 from penstock.api.mapping import Calls, map_calls
 from penstock.errors import DefinitionError, did_you_mean
 from penstock.executors.execution import inside_task
+from penstock.executors.wire import STREAM
 from penstock.model.directions import IN, INOUT, Direction
 from penstock.model.tasks import OnFailure
 from penstock.runtime import session
@@ -30,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _OPTIONS = (
-    *("returns", "priority", "retries", "timeout", "on_failure", "target_direction"),
+    *("returns", "ahead", "priority", "retries", "timeout", "on_failure", "target_direction"),
     *("duration", "size", "simulated"),
 )
 
@@ -102,6 +104,7 @@ class _Reference:
             "positional",
             "least",
             "most",
+            "generator",
             "duration",
             "size",
             "simulated",
@@ -124,7 +127,8 @@ def task(function: Callable[P, R], /) -> Task[P, R]: ...
 @overload
 def task(
     *,
-    returns: int | type | tuple[type, ...] | bool | None = ...,
+    returns: int | type | tuple[type, ...] | bool | EllipsisType | None = ...,
+    ahead: int = ...,
     priority: bool | int = ...,
     retries: int | None = ...,
     timeout: float | None = ...,
@@ -138,7 +142,8 @@ def task(
 def task(function: Any = None, /, **options: Any) -> Any:
     """Make a function a task.
 
-    ``returns``: how many values it returns, or their type; each becomes a future. ``<parameter>=<direction>``: what
+    ``returns``: how many values it returns, or their type; each becomes a future. ``...`` is any number: the call gives
+    a stream of futures, of which at most ``ahead`` may be unused if that is given. ``<parameter>=<direction>``: what
     it does with a parameter, ``IN`` unless said otherwise. ``priority``: goes before others that are ready.
     ``retries``: further attempts after a failure. ``timeout``: seconds an attempt may take. ``on_failure``: ``"fail"``,
     ``"retry"``, ``"ignore"`` or ``"cancel_successors"``. ``target_direction``: what a method does with ``self``.
@@ -166,13 +171,15 @@ def _make(function: Any, options: dict[str, Any]) -> Any:
     values = {option: options.pop(option) for option in _OPTIONS if option in options}
     directions = _directions(name, signature, options, values.get("target_direction"))
     retries = _retries(name, values.get("retries"))
+    returns = _returns(name, values.get("returns"), generator=inspect.isgeneratorfunction(function))
     return Task(
         Declaration(
             body=function,
             name=name,
             signature=signature,
             directions=directions,
-            returns=_returns(name, values.get("returns")),
+            returns=returns,
+            ahead=_ahead(name, values.get("ahead"), returns),
             priority=_priority(name, values.get("priority", 0)),
             retries=retries,
             timeout=_timeout(name, values.get("timeout")),
@@ -213,9 +220,13 @@ def _directions(
     return {parameter: direction for parameter, direction in directions.items() if direction is not IN}
 
 
-def _returns(name: str, written: Any) -> int:
+def _returns(name: str, written: Any, *, generator: bool) -> int:
+    if written is ... or (written is None and generator):
+        return STREAM
     if written is None:
         return -1
+    if generator and written == 0:
+        raise DefinitionError(f"@task of {name}: it yields values, but returns=0 says that it has none")
     if written is True or isinstance(written, type):
         return 1
     if isinstance(written, tuple) and written and all(isinstance(part, type) for part in written):
@@ -225,8 +236,18 @@ def _returns(name: str, written: Any) -> int:
     if hasattr(written, "__origin__"):
         return 1  # list[int] and relatives
     raise DefinitionError(
-        f"@task of {name}: returns={written!r} must be a number of values, a type, a tuple of types, or True"
+        f"@task of {name}: returns={written!r} must be a number of values, a type, a tuple of types, True, or ..."
     )
+
+
+def _ahead(name: str, written: Any, returns: int) -> int:
+    if written is None:
+        return 0
+    if returns != STREAM:
+        raise DefinitionError(f"@task of {name}: ahead={written!r} is for tasks that declare returns=...")
+    if type(written) is not int or written < 1:
+        raise DefinitionError(f"@task of {name}: ahead={written!r} must be a whole number of at least 1")
+    return written
 
 
 def _priority(name: str, written: Any) -> int:

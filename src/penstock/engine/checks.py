@@ -40,6 +40,8 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
         _require(number in state.versions, f"version {number} is read by an unfinished task, but is forgotten")
     for task in state.tasks.values():
         _check_task(state, task)
+    for number in state.early:
+        _require(number in state.tasks, f"task {number} has handed over outputs, but is over")
     ready = sum(task.state is TaskState.READY for task in state.tasks.values())
     held = len(state.ready) + len(state.io_ready) + len(state.gangs)
     _require(ready == held, f"{ready} tasks are READY, but {held} are in the ready sets")

@@ -19,7 +19,8 @@ from penstock.engine.placed_files import note_named, note_written
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
 from penstock.engine.profiles import Times
 from penstock.engine.retries import tries_again
-from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
+from penstock.engine.state import Early, IOTaskRecord, State, TaskRecord, VersionRecord
+from penstock.errors import InternalError
 from penstock.model.commands import Discard
 from penstock.model.data import FileRef, Slot, TaskId, Value, segments_of
 from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, Report, WorkerLost
@@ -90,15 +91,41 @@ def output_ready(state: State, event: OutputReady) -> None:
     if task is None:
         _forget_segments(state, event.value)
         return
-    number = task.call.writes[event.index]
-    version = state.versions.get(number)
-    if version is None or version.outcome is not None:
-        _delivered_before(state, task, number, event.value)
+    version = _early_version(state, task, event)
+    if version is None:
         return
+    call, value = task.call, event.value
+    if type(value) is FileRef and isinstance(task, IOTaskRecord) and task.device is not None:
+        note_written(state, task, version, call.outputs[event.index - call.returns], value, task.device)
     freed: list[TaskRecord] = []
-    _keep(state, version, event.value, task.lane.node.name)  # type: ignore[union-attr]
-    settle(state, version, event.value, freed)
+    _keep(state, version, value, task.lane.node.name)  # type: ignore[union-attr]
+    settle(state, version, value, freed)
     release_successors(state, freed)
+
+
+def _early_version(state: State, task: TaskRecord, event: OutputReady) -> VersionRecord | None:
+    """The version that an early output is; None if an earlier attempt has handed it over already."""
+    writes = task.call.writes
+    early = state.early.get(task.task)
+    if early is None:
+        early = state.early[task.task] = Early()
+    if event.index < len(writes):
+        number = writes[event.index]
+        version = state.versions.get(number)
+        if version is None or version.outcome is not None:
+            _delivered_before(state, task, number, event.value)
+            return None
+        early.indices.add(event.index)
+        return version
+    position = event.index - len(writes)
+    if position < early.further:
+        _forget_segments(state, event.value)
+        return None
+    if position > early.further:
+        raise InternalError(f"task {task.label} handed over output {position} before output {early.further}")
+    early.further += 1
+    version = state.versions[event.version] = VersionRecord(event.version)
+    return version
 
 
 def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> None:

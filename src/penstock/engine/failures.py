@@ -65,10 +65,14 @@ def _finish_all(state: State, fallen: list[tuple[TaskRecord, Failure]]) -> None:
             state.move(task, TaskState.FAILED)
             state.failed += task.call.count
         for_consumers = _for_consumers(task, failure)
+        missing = 0
         for number in task.call.writes:
             version = state.versions.get(number)
             if version is not None and version.outcome is None:
+                missing += 1
                 _fail_version(state, version, failure, for_consumers, fallen)
+        if not missing and failure.kind not in _PASSED_ON:
+            state.out.append(Settle(0, failure))
         leave(state, task)
 
 

@@ -38,6 +38,8 @@ def release_successors(state: State, freed: list[TaskRecord]) -> None:
 def leave(state: State, task: TaskRecord) -> None:
     """A task is over: what it read has one reader less."""
     del state.tasks[task.task]
+    if state.early:
+        state.early.pop(task.task, None)
     call = task.call
     for number in call.reads:
         version = state.versions[number]

@@ -27,7 +27,8 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
     if timeout is not None:
         note_deadline(state, task, timeout)
     gangs = state.ledger.gangs
-    if not (call.slots or call.outputs or lane.io or gangs):
+    early = state.early.get(task.task) if state.early else None
+    if not (call.slots or call.outputs or lane.io or gangs or early):
         state.out.append(Launch(task.task, task.attempt, lane.node.name, lane.index, call))
         return
     slots: list[Slot] = []
@@ -41,7 +42,11 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
     in_place = tuple(i for i in call.writable if _sole_user(state, task, i, slots[i]))
     args_in_place = call.writable_buffers > 0 and _sole_owner(state, task)
     task.in_place = bool(in_place) or args_in_place
-    publish = all(_may_publish(state, task, output.file) for output in call.outputs if output.file is not None)
+    delivered = () if early is None else tuple(sorted(early.indices))
+    publish = all(
+        output.file is None or index in delivered or _may_publish(state, task, output.file)
+        for index, output in enumerate(call.outputs, start=call.returns)
+    )
     layer, bandwidth, redirected = _storage(task, lane)
     state.out.append(
         Launch(
@@ -58,6 +63,7 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
             bandwidth,
             redirected,
             state.ledger.hosts(task) if task.task in gangs else (),
+            delivered,
         )
     )
 

@@ -28,7 +28,7 @@ from penstock.tuning.tuner import Tuner
 if TYPE_CHECKING:
     from penstock.engine.learning import Course
 
-__all__ = ["NOWHERE", "IOTaskRecord", "Placed", "State", "StorageRules", "TaskRecord", "VersionRecord"]
+__all__ = ["NOWHERE", "Early", "IOTaskRecord", "Placed", "State", "StorageRules", "TaskRecord", "VersionRecord"]
 
 NOWHERE: Mapping[str, int] = {}
 
@@ -204,6 +204,18 @@ class Placed:
         self.old: list[tuple[str, DeviceRecord]] = []
 
 
+class Early:
+    """Outputs that a task has handed over before its end, in whatever attempt."""
+
+    __slots__ = ("further", "indices")
+
+    def __init__(self) -> None:
+        #: those among the call's ``writes``
+        self.indices: set[int] = set()
+        #: how many beyond them
+        self.further = 0
+
+
 class StorageRules(Struct, frozen=True):
     """How storage is scheduled in this run."""
 
@@ -266,6 +278,8 @@ class State:
         self.publishing: set[VersionId] = set()
         #: the first number of each function whose constraint is learned, by its identity
         self.learners: dict[tuple[str, Auto], int] = {}
+        #: what unfinished tasks have handed over early
+        self.early: dict[TaskId, Early] = {}
         #: I/O tasks that want a place
         self.io_ready = IOReadySet(storage.scheduler, storage.ageing)
         self.rules = storage

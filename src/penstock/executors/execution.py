@@ -6,6 +6,7 @@ same copies, the same read-only arrays and the same errors as running in paralle
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import reprlib
 import threading
@@ -18,11 +19,12 @@ from msgspec.structs import replace
 from penstock.data.segments import Access, Segments
 from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
 from penstock.data.slots import ElementFailed, FailedElement, Slots, current
-from penstock.errors import ReturnsMismatch, SerializationError, TaskError
+from penstock.errors import SerializationError, TaskError
+from penstock.executors.early import Channel, Mismatch, Possible, following
 from penstock.executors.nested import forget_unlooked, raise_unlooked
 from penstock.executors.strict import InputWatch
 from penstock.executors.tracebacks import describe
-from penstock.executors.wire import Define, Done, Error, Run
+from penstock.executors.wire import STREAM, Define, Done, Error, Run
 from penstock.executors.written_files import Layers, WrittenFiles, is_for_want_of_room
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.tasks import Failure, FailureKind, Output, Steps
@@ -47,10 +49,16 @@ def inside_task() -> bool:
 class Function:
     """A function as this process knows it."""
 
-    def __init__(self, body: Callable[..., Any], name: str, returns: int, parameters: list[str]) -> None:
+    def __init__(
+        self, body: Callable[..., Any], name: str, returns: int, parameters: list[str], ahead: int = 0
+    ) -> None:
         self.body = body
         self.name = name
         self.returns = returns
+        #: how many outputs of a stream may be unused before it is held back; 0 is without limit
+        self.ahead = ahead
+        #: its body yields its outputs
+        self.generator = inspect.isgeneratorfunction(body)
         self._parameters = parameters
 
     def parameter(self, place: object) -> str:
@@ -73,27 +81,45 @@ def define(message: Define, segments: Segments) -> Function:
                 f"{type(reason).__name__}: {reason}"
             ) from reason
 
-    return Function(body, message.name, message.returns, message.parameters)
+    return Function(body, message.name, message.returns, message.parameters, message.ahead)
 
 
-def carry_out(run: Run, function: Function, segments: Segments, layers: Layers, *, strict: bool) -> Done | Error:
-    """Run one attempt and say how it ended; never raises."""
+def carry_out(
+    run: Run,
+    function: Function,
+    segments: Segments,
+    layers: Layers,
+    *,
+    strict: bool,
+    channel: Channel | None = None,
+    alone: bool = False,
+) -> Done | Error:
+    """Run one attempt and say how it ended; never raises.
+
+    What the body hands over before its end goes to ``channel``. ``alone``: nothing else runs in this process.
+    """
     started = time.perf_counter()
     _depth.tasks += 1
     previous = current.slots
     files = WrittenFiles(run, function, segments, layers)
+    release: Possible | None = None
+    if (function.returns != -1 or run.outputs) and run.items < 0:
+        release = Possible(run, function, segments, files, channel)
+        following(release, alone=alone)
     try:
         if run.items >= 0:
             outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
         elif run.outputs or strict:
-            outputs = _carry_out_call(run, function, segments, files, strict=strict)
+            outputs = _carry_out_call(run, function, segments, files, release, strict=strict)
         else:
             if run.slots:
                 current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, {}))
             args, kwargs = load(run.args, segments, slots=bool(run.slots))
             result = function.body(*args, **kwargs)
+            if function.generator and release is not None:
+                result = release.get().run(result)
             raise_unlooked()
-            outputs = _returned(result, function, segments)
+            outputs = _returned(result, function, segments, release)
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         files.withdraw()
@@ -104,6 +130,8 @@ def carry_out(run: Run, function: Function, segments: Segments, layers: Layers, 
     finally:
         _depth.tasks -= 1
         current.slots = previous
+        if release is not None:
+            following(None, alone=alone)
         forget_unlooked()
         files.clear()
 
@@ -133,7 +161,13 @@ def _failure(error: BaseException, function: Function) -> Failure:
 
 
 def _carry_out_call(
-    run: Run, function: Function, segments: Segments, files: WrittenFiles, *, strict: bool
+    run: Run,
+    function: Function,
+    segments: Segments,
+    files: WrittenFiles,
+    release: Possible | None,
+    *,
+    strict: bool,
 ) -> list[Slot | None]:
     in_place: InPlace = {}
     current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, in_place))
@@ -148,13 +182,16 @@ def _carry_out_call(
     shapes = [_container_length(arguments, output) for output in run.outputs]
     watch = InputWatch(function.name, function.body, args, kwargs, run.outputs) if strict else None
     result = function.body(*args, **kwargs)
+    if function.generator and release is not None:
+        result = release.get().run(result)
     raise_unlooked()
     if watch is not None:
         watch.compare()
-    outputs = _returned(result, function, segments)
-    for output, shape in zip(run.outputs, shapes, strict=True):
+    outputs = _returned(result, function, segments, release)
+    for index, (output, shape) in enumerate(zip(run.outputs, shapes, strict=True)):
         if output.file is not None:
-            outputs.append(files.finish(output))
+            over = release is not None and release.get().is_over(index)
+            outputs.append(None if over else files.finish(output))
             continue
         if _container_length(arguments, output) != shape:
             raise TaskError(
@@ -190,29 +227,27 @@ def _container_length(arguments: dict[int | str, Any], output: Output) -> int:
     return len(_at(arguments, output.path[:-1])) if len(output.path) > 1 else 0
 
 
-def _returned(result: Any, function: Function, segments: Segments) -> list[Slot | None]:
+def _returned(result: Any, function: Function, segments: Segments, release: Possible | None) -> list[Slot | None]:
     """The return value as one value per declared return."""
+    if release is not None and (function.generator or function.returns == STREAM):
+        return release.get().rest(result)
+    if release is not None and release.release is not None and release.release.used:
+        return release.release.rest(result)
     if result is None and function.returns <= 1:
         return [NONE]
     what = f"the value that task {function.name} returned"
     if function.returns in (-1, 1):
         return [dump(result, segments, what)]
     if function.returns == 0:
-        raise _Mismatch(f"task {function.name} declares returns=0 but returned a value of type {type(result).__name__}")
+        raise Mismatch(f"task {function.name} declares returns=0 but returned a value of type {type(result).__name__}")
     if not isinstance(result, tuple | list):
-        raise _Mismatch(
+        raise Mismatch(
             f"task {function.name} declares returns={function.returns} "
             f"but returned one value of type {type(result).__name__}"
         )
     if len(result) != function.returns:
-        raise _Mismatch(f"task {function.name} declares returns={function.returns} but returned {len(result)} values")
+        raise Mismatch(f"task {function.name} declares returns={function.returns} but returned {len(result)} values")
     return [dump(part, segments, what) for part in result]
-
-
-class _Mismatch(ReturnsMismatch):
-    """Told apart by ``describe`` through its name; see tracebacks.py."""
-
-    failure_kind = FailureKind.RETURNS
 
 
 def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[Value, Value]:

@@ -14,15 +14,30 @@ from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
-from penstock.executors.wire import Define, Done, Error, run_of
+from penstock.executors.wire import Define, Done, Early, Error, run_of
 from penstock.model.commands import Launch
-from penstock.model.events import Event, Failed, Finished, Recalled, Warmed
+from penstock.model.events import Event, Failed, Finished, OutputReady, Recalled, Warmed
 from penstock.model.resources import StorageLayer
 
 if TYPE_CHECKING:
     from penstock.executors.emulation import EmulatedDevice
 
 __all__ = ["InlineExecutor"]
+
+
+class _Kept:
+    """Early outputs of an attempt, kept until its end: nobody could use them before, as all run in one thread."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Event] = []
+
+    def hand_over(self, message: Early) -> None:
+        """Keep an output."""
+        self.outputs.append(OutputReady(message.task, message.attempt, message.index, message.value))
+
+    def await_grant(self, task: int, above: int) -> int:
+        """Holding back would help nobody."""
+        return above + 1
 
 
 class InlineExecutor:
@@ -58,23 +73,25 @@ class InlineExecutor:
     def kill(self, lane: int) -> None:
         """Nothing to end: a task runs in the thread that could ask for it."""
 
-    def run_next(self) -> Event | None:
-        """Carry out the next attempt in this thread."""
+    def run_next(self) -> list[Event]:
+        """Carry out the next attempt in this thread; gives what it handed over early, and how it ended."""
         try:
             command = self._launched.popleft()
         except IndexError:
-            return None
+            return []
         number = command.call.spec.function
         function = self._defined.get(number)
         if function is None:
             function = self._defined[number] = define(self.functions[number], self._segments)
         with self._emulation():
-            message = carry_out(run_of(command), function, self._segments, self._layers, strict=self._strict)
+            early = _Kept()
+            run = run_of(command)
+            message = carry_out(run, function, self._segments, self._layers, strict=self._strict, channel=early)
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
             self._interrupted = True
         if isinstance(message, Done):
-            return Finished(message.task, message.attempt, message.outputs, message.seconds)
-        return Failed(message.task, message.attempt, message.failure, message.seconds)
+            return [*early.outputs, Finished(message.task, message.attempt, message.outputs, message.seconds)]
+        return [*early.outputs, Failed(message.task, message.attempt, message.failure, message.seconds)]
 
     @contextlib.contextmanager
     def _emulation(self) -> Iterator[None]:

@@ -119,7 +119,7 @@ class Keeper:
             for message in self._frames.feed(data):
                 if isinstance(message, Run):
                     self._runs.append(message)
-                else:
+                elif isinstance(message, Define):
                     self._functions[message.function] = message
 
     def _attempt(self, run: Run) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["DoneFuture", "forget_unlooked", "raise_unlooked"]
+__all__ = ["DoneFuture", "DoneStream", "forget_unlooked", "raise_unlooked"]
 
 
 class _Failures(threading.local):
@@ -44,6 +45,47 @@ class DoneFuture(concurrent.futures.Future[Any]):
         if self in _failures.unlooked:
             # Several futures of one call share its error.
             _failures.unlooked = tuple(f for f in _failures.unlooked if f._exception is not self._exception)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _value, (self.result(),)
+
+
+class DoneStream(Iterator[DoneFuture]):
+    """The outputs of a nested call that has any number of them; when pickled, it is their list."""
+
+    def __init__(self, futures: list[DoneFuture], failure: DoneFuture | None = None) -> None:
+        self._futures = futures
+        self._next = 0
+        #: what ends it, if not all went well
+        self._failure = failure
+
+    def __next__(self) -> DoneFuture:
+        if self._next == len(self._futures):
+            if self._failure is not None:
+                self._failure.result()
+            raise StopIteration
+        self._next += 1
+        return self._futures[self._next - 1]
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def __getitem__(self, index: int) -> DoneFuture:
+        return self._futures[index]
+
+    def futures(self) -> list[DoneFuture]:
+        """All outputs."""
+        if self._failure is not None:
+            self._failure.result()
+        return list(self._futures)
+
+    def result(self, timeout: float | None = None) -> list[Any]:
+        """All values."""
+        return [future.result() for future in self.futures()]
+
+    def done(self) -> bool:
+        """It is."""
+        return True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _value, (self.result(),)

@@ -27,11 +27,11 @@ from penstock.executors.deaths import Deaths
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
-from penstock.executors.wire import Define, Done, Error, Ready, run_of
+from penstock.executors.wire import Define, Done, Early, Error, Grant, Ready, run_of
 from penstock.executors.worker import SETUP, Setup
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
-from penstock.model.events import Event, Failed, Finished, NodeLost, Recalled, Warmed, WorkerLost
+from penstock.model.events import Event, Failed, Finished, NodeLost, OutputReady, Recalled, Warmed, WorkerLost
 from penstock.model.resources import StorageLayer
 from penstock.model.worlds import World
 
@@ -141,6 +141,13 @@ class NodeExecutor:
         if worker is not None:
             self._forkserver.kill(worker.number)
 
+    def grant(self, lane: int, task: int, upto: int) -> None:
+        """Let the task that a lane runs hand over this many outputs in all."""
+        worker = self._seats[lane].active
+        if worker is not None:
+            worker.say(Grant(task, upto))
+            self._flush(worker)
+
     def warm(self, executors: int) -> Warmed | None:
         """Start processes of the I/O pool before they are needed; told by an event, now or later."""
         for seat in [seat for seat in self._seats if seat.io][:executors]:
@@ -248,6 +255,8 @@ class NodeExecutor:
                     worker.ready = True
                     self._servers_lost = 0
                     yield from self._is_warm(worker)
+                elif isinstance(message, Early):
+                    yield OutputReady(message.task, message.attempt, message.index, message.value)
                 else:
                     self._worlds.told(worker, message)
                 continue

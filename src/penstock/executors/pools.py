@@ -12,7 +12,7 @@ import socket
 
 from penstock.executors.forkserver import ForkServer
 from penstock.executors.output import OutputRelay
-from penstock.executors.wire import Define, Run, claimed, claims, frame, frames_up
+from penstock.executors.wire import Define, Grant, Run, claimed, claims, frame, frames_up
 
 __all__ = ["Seat", "Worker", "thread_limits"]
 
@@ -80,6 +80,10 @@ class Worker:
     def define(self, message: Define) -> None:
         """Send a function's code, ahead of its first call."""
         self.defined.add(message.function)
+        self._frames_out.append(frame(message))
+
+    def say(self, message: Grant) -> None:
+        """Have a message sent with the next ``flush``."""
         self._frames_out.append(frame(message))
 
     def put(self, run: Run) -> int:

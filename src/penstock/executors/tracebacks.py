@@ -30,7 +30,8 @@ def describe(error: BaseException, task: str) -> Failure:
         )
     words = _words(error)
     message = f"{type(error).__name__}: {words}" if kind is FailureKind.EXCEPTION else words
-    text = _text(error) if kind is FailureKind.EXCEPTION else ""  # before pickling, which takes the frames off
+    told = kind in (FailureKind.EXCEPTION, FailureKind.RETURNS)
+    text = _text(error) if told else ""  # before pickling, which takes the frames off
     return Failure(kind, message, _pickled(error), text)
 
 

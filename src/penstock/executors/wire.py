@@ -21,11 +21,14 @@ from penstock.model.tasks import Failure, Output
 
 __all__ = [
     "CLAIM",
+    "STREAM",
     "Define",
     "Done",
     "Down",
+    "Early",
     "Error",
     "Frames",
+    "Grant",
     "RankFailed",
     "Ready",
     "Run",
@@ -41,18 +44,24 @@ __all__ = [
 ]
 
 
+#: stands for a number of return values that only the function itself knows
+STREAM = -2
+
+
 class Define(Struct, array_like=True, tag="d"):
     """The code of a function, sent once to each worker before its first call."""
 
     function: int
     name: str
     code: Value
-    #: number of values to return: 0 checks that there is none, -1 takes whatever comes as one value
+    #: number of values to return: 0 checks that there is none, -1 takes whatever comes as one value, STREAM any number
     returns: int
     #: names of its positional parameters, for messages
     parameters: list[str] = []
     #: those of which each rank of an MPI task receives its part
     scattered: list[str] = []
+    #: how many outputs that nobody has used it may be ahead; 0 is without limit
+    ahead: int = 0
 
 
 class Run(Struct, array_like=True, tag="r"):
@@ -76,6 +85,8 @@ class Run(Struct, array_like=True, tag="r"):
     #: the storage layer that it may use, and the outputs that are files to be written there
     layer: str = ""
     redirected: tuple[int, ...] = ()
+    #: outputs that an earlier attempt has handed over already
+    delivered: tuple[int, ...] = ()
 
 
 def run_of(command: Launch) -> Run:
@@ -96,6 +107,7 @@ def run_of(command: Launch) -> Run:
         command.args_in_place,
         command.layer,
         command.redirected,
+        command.delivered,
     )
 
 
@@ -142,8 +154,24 @@ class Spent(Struct, array_like=True, tag="s"):
     reason: str
 
 
-Down = Define | Run
-Up = Ready | Done | Error | WorldStarted | RankFailed | Spent
+class Early(Struct, array_like=True, tag="v"):
+    """An attempt that goes on hands one output over."""
+
+    task: int
+    attempt: int
+    index: int
+    value: Slot
+
+
+class Grant(Struct, array_like=True, tag="g"):
+    """A task with any number of outputs may hand over this many in all."""
+
+    task: int
+    upto: int
+
+
+Down = Define | Run | Grant
+Up = Ready | Done | Error | Early | WorldStarted | RankFailed | Spent
 
 _encode = msgspec.msgpack.Encoder().encode
 _length = struct.Struct("<I")

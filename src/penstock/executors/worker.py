@@ -15,7 +15,8 @@ import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
-from penstock.executors.wire import CLAIM, Define, Frames, Ready, Run, claimed, frame, frames_down
+from penstock.executors.outbox import Outbox
+from penstock.executors.wire import CLAIM, Down, Frames, Grant, Ready, Run, claimed, frames_down
 from penstock.model.resources import StorageLayer
 from penstock.model.worlds import World
 
@@ -55,7 +56,9 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     if any(layer.curve for layer in setup.layers):
         emulate(setup)
     inbox = _Inbox(messages, segments)
-    messages.sendall(frame(Ready()))
+    outbox = Outbox(messages)
+    outbox.say(Ready())
+    channel = _Upstream(outbox, inbox)
     claims = _Claims(tasks)
     mine = os.getpid()
     while True:
@@ -65,10 +68,12 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
             return
         cpus = layers[run.layer].cpus if run.layer else ()
         with near_device(cpus) if cpus else _anywhere:
-            outcome = carry_out(run, inbox.functions[run.function], segments, layers, strict=setup.strict)
+            outcome = carry_out(
+                run, inbox.functions[run.function], segments, layers, strict=setup.strict, channel=channel, alone=True
+            )
         if os.getpid() != mine:
             os._exit(0)  # the task forked, and its child came back here too
-        messages.sendall(frame(outcome))
+        outbox.say(outcome)
 
 
 @contextlib.contextmanager
@@ -130,8 +135,10 @@ class _Inbox:
     def __init__(self, messages: socket.socket, segments: Segments) -> None:
         self._messages = messages
         self._segments = segments
-        self._frames: Frames[Define | Run] = frames_down()
+        self._frames: Frames[Down] = frames_down()
         self._runs: deque[Run] = deque()
+        #: the latest
+        self._grant = Grant(0, 0)
         self.functions: dict[int, Function] = {}
 
     def run(self, task: int) -> Run | None:
@@ -142,11 +149,38 @@ class _Inbox:
                 run = runs.popleft()
                 if run.task == task:
                     return run
-            data = self._messages.recv(_RECEIVE)
-            if not data:
+            if not self._receive():
                 return None
-            for message in self._frames.feed(data):
-                if isinstance(message, Run):
-                    runs.append(message)
-                else:
-                    self.functions[message.function] = define(message, self._segments)
+
+    def grant(self, task: int, above: int) -> int:
+        """How many outputs a task may hand over; waits until they are more than ``above``."""
+        while self._grant.task != task or self._grant.upto <= above:
+            if not self._receive():
+                os._exit(1)  # the run is over
+        return self._grant.upto
+
+    def _receive(self) -> bool:
+        """Take in what comes next; False if the other side is gone."""
+        data = self._messages.recv(_RECEIVE)
+        for message in self._frames.feed(data):
+            if isinstance(message, Run):
+                self._runs.append(message)
+            elif isinstance(message, Grant):
+                self._grant = message
+            else:
+                self.functions[message.function] = define(message, self._segments)
+        return bool(data)
+
+
+class _Upstream:
+    """Where outputs go that a body hands over before its end."""
+
+    def __init__(self, outbox: Outbox, inbox: _Inbox) -> None:
+        self.hand_over = outbox.hand_over
+        self._outbox = outbox
+        self._inbox = inbox
+
+    def await_grant(self, task: int, above: int) -> int:
+        """Wait until more than this many outputs may be handed over; gives how many."""
+        self._outbox.flush()
+        return self._inbox.grant(task, above)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -43,6 +44,18 @@ def is_for_want_of_room(error: BaseException | None) -> bool:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             return True
         error = None if error is None else error.__cause__ or error.__context__
+    return False
+
+
+def is_open_for_writing(path: str) -> bool:
+    """Whether this process could still change a file through a descriptor it has."""
+    real = os.path.realpath(path)
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError, ValueError):
+            if os.readlink(f"/proc/self/fd/{number}") == real:
+                flags = fcntl.fcntl(int(number), fcntl.F_GETFL)
+                if flags & os.O_ACCMODE != os.O_RDONLY:
+                    return True
     return False
 
 
@@ -124,6 +137,31 @@ class WrittenFiles:
             os.replace(path, output.file)
             return FileRef(output.file, size)
         return FileRef(self._set_aside(path, output.file), size)
+
+    def found(self, path: Any) -> tuple[int, Output]:
+        """The output that a path is, as the body knows it, and its number among the call's ``outputs``."""
+        given = os.path.abspath(os.fspath(path))
+        for output, private, _ in self._placed:
+            if given in (private, output.file):
+                return self._run.outputs.index(output), output
+        written = [self._function.parameter(output.path[0]) for output, _, _ in self._placed]
+        raise TaskError(
+            f"ready_file({os.fspath(path)!r}): that is none of the files that task {self._function.name} declares as "
+            f"FILE_OUT or FILE_INOUT: {', '.join(written) or 'it has none'}"
+        )
+
+    def finish_early(self, output: Output) -> FileRef:
+        """The finished file of a task that goes on; it stays whatever becomes of the task."""
+        path = next(path for placed, path, _ in self._placed if placed is output)
+        if is_open_for_writing(path):
+            raise TaskError(
+                f"ready_file({path!r}): task {self._function.name} has that file still open for writing; close it "
+                f"first, since others read it from now on"
+            )
+        finished = self.finish(output)
+        if finished.path in self._finished:
+            self._finished.remove(finished.path)
+        return finished
 
     def _plain_file(self, path: str, output: Output) -> tuple[str, int]:
         """Where the file is that the task wrote, and its size; a link to one beside it counts as that."""

@@ -35,6 +35,8 @@ class Launch(Struct, frozen=True, gc=False):
     redirected: tuple[int, ...] = ()
     #: for a gang: how many of its processes run on which nodes; the first is the node of the lane
     hosts: tuple[tuple[str, int], ...] = ()
+    #: outputs that an earlier attempt handed over before it ended: they stay as they are
+    delivered: tuple[int, ...] = ()
 
 
 class Recall(Struct, frozen=True):
@@ -61,6 +63,7 @@ class Warm(Struct, frozen=True):
 class Settle(Struct, frozen=True):
     """A version has come to exist, or never will: tell whoever waits in the program."""
 
+    #: 0 for the failure of a task that had handed over all its outputs before: nobody waits, but it must be known
     version: VersionId
     outcome: Slot | Failure
 

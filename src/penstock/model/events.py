@@ -71,13 +71,16 @@ class Finished(Struct, frozen=True, gc=False):
     seconds: float
 
 
-class OutputReady(Struct, frozen=True):
+class OutputReady(Struct, frozen=True, gc=False):
     """A running attempt handed over one output before its end."""
 
     task: TaskId
     attempt: int
+    #: which of the call's ``writes``; beyond them, the outputs of a task that has any number of them
     index: int
     value: Slot
+    #: for an output beyond the call's ``writes``: the version that it is
+    version: VersionId = 0
 
 
 class Failed(Struct, frozen=True):
@@ -129,10 +132,13 @@ class CancelRequested(Struct, frozen=True):
 
 
 class Provided(Struct, frozen=True):
-    """The program itself made a version: a shared object, one element of a map, or the failure to make one."""
+    """The program itself made a version: a shared object, one element of a map, or the failure to make one.
+
+    None promises a version that will be provided later.
+    """
 
     version: VersionId
-    value: Slot | Failure
+    value: Slot | Failure | None
 
 
 class Released(Struct, frozen=True):

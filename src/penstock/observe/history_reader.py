@@ -59,6 +59,8 @@ class HistoryReader:
         #: tasks by the versions they make, and attempts by the tasks that are over
         self._maker: dict[int, int] = {}
         self._done: dict[int, int] = {}
+        #: when versions existed that were handed over before their task was over
+        self._early: dict[int, float] = {}
         #: when the last attempt on a lane was over
         self._lane_free: dict[tuple[str, int], float] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
@@ -72,6 +74,7 @@ class HistoryReader:
             records.Waited: self._on_waited,
             records.Launched: self._on_launched,
             records.Fetched: self._on_fetched,
+            records.Output: self._on_output,
             records.Finished: self._on_finished,
             records.Failed: self._on_failed,
             records.Cancelled: self._on_cancelled,
@@ -242,6 +245,10 @@ class HistoryReader:
             attempt.ready = attempts[call.failed].ended
             return
         for version in call.reads:
+            if version in self._early:
+                if self._early[version] > attempt.ready:
+                    attempt.ready, attempt.after = self._early[version], -1
+                continue
             done = self._done.get(self._maker.get(version, -1), -1)
             if done >= 0 and attempts[done].ended > attempt.ready:
                 attempt.ready = attempts[done].ended
@@ -251,6 +258,9 @@ class HistoryReader:
         call = self._calls.get(record.task)
         if call is not None and call.attempt is not None:
             call.attempt.fetching += record.seconds
+
+    def _on_output(self, record: records.Output) -> None:
+        self._early.setdefault(record.version, record.t)
 
     def _on_finished(self, record: records.Finished) -> None:
         call = self._calls.pop(record.task, None)

@@ -29,6 +29,7 @@ __all__ = [
     "Moved",
     "NodeJoined",
     "NodeLost",
+    "Output",
     "Published",
     "RankFailed",
     "Recalled",
@@ -193,6 +194,15 @@ class Fetched(_Base):
     bytes: int = 0
 
 
+class Output(_Base):
+    """An attempt handed an output over before its end."""
+
+    task: int
+    attempt: int
+    version: int
+    bytes: int
+
+
 class Finished(_Base):
     """An attempt delivered its outputs."""
 
@@ -202,7 +212,7 @@ class Finished(_Base):
     lane: int
     #: how long the body ran
     seconds: float
-    #: size of the outputs
+    #: size of the outputs, without those handed over before
     bytes: int
     #: for I/O tasks: the storage layer, whose bandwidth is given back
     layer: str = ""
@@ -370,6 +380,7 @@ Record = (
     | Waited
     | Launched
     | Fetched
+    | Output
     | Finished
     | Failed
     | Cancelled

@@ -24,7 +24,8 @@ from penstock.model.events import Provided
 from penstock.model.tasks import Failure, OnFailure, Output, Steps
 from penstock.runtime.declaration import Declaration, Place
 from penstock.runtime.files import as_path
-from penstock.runtime.futures import Future, PlacedFuture
+from penstock.runtime.futures import Future, PlacedFuture, StreamedFuture
+from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
@@ -100,6 +101,8 @@ class Arguments:
         if direction.file:
             return self._file(place, value, direction, where)
         if direction.collection:
+            if isinstance(value, Stream) and not direction.writes:
+                return value
             if not is_collection(value):
                 raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
             for path, container, key, leaf in leaves(value, direction.depth, where):
@@ -134,7 +137,8 @@ class Arguments:
         """An object that the task updates: it reads the newest version and makes the next one."""
         wiring = self.wiring
         if isinstance(value, Future):
-            if value.source()[1] is not None or value.runtime is not self._runtime:
+            fixed = isinstance(value, StreamedFuture) and value.fixed
+            if fixed or value.source()[1] is not None or value.runtime is not self._runtime:
                 raise CallError(f"{where} is {value!r}, which no task can update; pass its result()")
             return self._write_future(path, value)
         datum = self._runtime.identity.find(value)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import CallError
+from penstock.executors.wire import STREAM
 from penstock.model.directions import Direction
 from penstock.model.tasks import OnFailure
 from penstock.runtime.mpi_declaration import MPI
@@ -41,8 +42,10 @@ class Declaration:
     signature: inspect.Signature
     #: parameters that are not plain IN
     directions: Mapping[str, Direction] = field(default_factory=dict)
-    #: declared number of return values; -1 takes whatever comes as one value
+    #: declared number of return values; -1 takes whatever comes as one value, STREAM is any number of values
     returns: int = -1
+    #: of a stream: how many of its outputs may be unused before it is held back; 0 is without limit
+    ahead: int = 0
     priority: int = 0
     retries: int | None = None
     timeout: float | None = None
@@ -63,6 +66,8 @@ class Declaration:
     positional: list[str] = field(init=False)
     least: int = field(init=False)
     most: float = field(init=False)
+    #: its body yields its outputs
+    generator: bool = field(init=False)
 
     def __post_init__(self) -> None:
         parameters = self.signature.parameters.values()
@@ -72,12 +77,18 @@ class Declaration:
         keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
         self.least = len(required)
         self.most = float("inf") if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+        self.generator = inspect.isgeneratorfunction(self.body)
         if keywords:
             self.most = -1  # positional arguments alone never suffice
 
     @property
+    def streams(self) -> bool:
+        """Whether a call gives any number of outputs."""
+        return self.returns == STREAM
+
+    @property
     def outputs(self) -> int:
-        """Futures that a call gives."""
+        """Versions that a call returns; of a stream, the one that says that it is over."""
         return self.returns if self.returns > 1 else 1
 
     @property

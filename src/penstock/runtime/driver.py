@@ -30,6 +30,7 @@ from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.settling import Settling, Waiter
+from penstock.runtime.stream_sources import StreamSources
 
 __all__ = ["Driver", "Waiter"]
 
@@ -65,6 +66,7 @@ class Driver(Settling):
         self.recorder = recorder
         self._log = recorder.log
         self._sleepers = 0
+        self.streams = StreamSources(self)
         inline = isinstance(executor, InlineExecutor)
         self.house = Housekeeping(segments, layers, recorder, self._told_of_file, inline=inline)
         #: told of what is learned about constraints
@@ -110,9 +112,13 @@ class Driver(Settling):
         for pending in queue:
             if type(pending) is events.Finished:
                 self.house.count(pending.outputs)
+            elif type(pending) is events.OutputReady:
+                self.house.count([pending.value])
+                pending = self.streams.take(pending)
             elif type(pending) is events.WorkerLost:
+                heads = self._heads(pending.lane)
                 writers = range(pending.worker, pending.worker + 1 + pending.ranks)
-                self.house.clear_after(writers, self._heads(pending.lane), set(self.engine.state.segments))
+                self.house.clear_after(writers, heads, set(state.segments), state.early)
             answer = self.engine.handle(pending, now)
             if self._log.active:
                 self.recorder.event(pending, now)
@@ -124,6 +130,8 @@ class Driver(Settling):
                 further = self._carry_out(command, now)
                 if further is not None:
                     queue.append(further)
+        if self.streams.limited:
+            self.streams.regulate(now)
 
     def _pass_on_notes(self, now: float) -> None:
         notes = self.engine.state.notes
@@ -185,6 +193,11 @@ class Driver(Settling):
         if not self._stopping and not threading.current_thread().name.startswith("penstock-"):
             self.wait_until(lambda: self._stopping or not self.engine.naming)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a thread of the program waits for a result."""
+        return self._waiting > 0
+
     def wake(self) -> None:
         """Have the control thread look at what finalisers left."""
         if self._thread is not None and not self._stopping:
@@ -205,7 +218,8 @@ class Driver(Settling):
         self.executor.close()
         for head in self._heads():
             assert head.lane is not None
-            self.house.remove_unfinished_files(head, self.executor.worker_of(head.lane.index))
+            worker = self.executor.worker_of(head.lane.index)
+            self.house.remove_unfinished_files(head, worker, self.engine.state.early)
         self._give_up(Failure(FailureKind.STOPPED, "the runtime was stopped before this task was over"))
         try:
             self._drain(show)
@@ -250,7 +264,7 @@ class Driver(Settling):
                     self._rest.wait(_REST)
                 with self.lock:
                     self._collect(ready)
-                    if self.released or self.released_segments:
+                    if self.released or self.released_segments or self.streams.limited:
                         self._let_go(time.monotonic())
                     self._tick()
                 self.after()
@@ -275,7 +289,7 @@ class Driver(Settling):
                 os.sched_yield()
         now = time.monotonic()
         with self.lock:
-            dues = (self.engine.next_look(), executor.end_idle(now))
+            dues = (self.engine.next_look(), executor.end_idle(now), self.streams.next_look(now))
         due = min((time for time in dues if time is not None), default=None)
         self._asleep_until = float("inf") if due is None else due
         try:
@@ -407,9 +421,10 @@ class Driver(Settling):
         assert isinstance(executor, InlineExecutor)
         with executor.turn:
             self.house.catch_up()
-            while (event := executor.run_next()) is not None:
+            while happened := executor.run_next():
                 with self.lock:
-                    self.handle(event)
+                    for event in happened:
+                        self.handle(event)
                     self._changed.notify_all()
                 self.house.catch_up()
                 executor.pass_on_interrupt()

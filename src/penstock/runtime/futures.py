@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.runtime.driver import Driver
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["Future", "PlacedFuture", "as_completed", "wait"]
+__all__ = ["Future", "PlacedFuture", "StreamedFuture", "as_completed", "wait"]
 
 T = TypeVar("T")
 
@@ -247,6 +247,27 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         runtime = getattr(self, "_runtime", None)
         if runtime is not None:
             runtime.let_go(self._version, self._outcome)
+
+
+class StreamedFuture(Future[T]):
+    """An output of a stream."""
+
+    __slots__ = ("fixed",)
+
+    def __init__(self, runtime: Runtime, task: int, version: VersionId) -> None:
+        super().__init__(runtime, task, version)
+        #: it is part of a stream that a task was given as a whole, so no task may update it for now
+        self.fixed = False
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the program has its value."""
+        return self._value is not _UNLOADED
+
+    @property
+    def outcome(self) -> Slot | Failure | None:
+        """Its value as it lies in the store, or why there is none."""
+        return self._outcome
 
 
 class PlacedFuture(Future[T]):

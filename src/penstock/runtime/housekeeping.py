@@ -12,16 +12,16 @@ import os
 import pickle
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
-from penstock.engine.state import IOTaskRecord, TaskRecord
+from penstock.engine.state import Early, IOTaskRecord, TaskRecord
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.mover import Mover, discard, link, publish, relocate, secure
 from penstock.executors.written_files import private_folder
 from penstock.model.commands import Discard, Free, Move, Publish
-from penstock.model.data import SegmentId, Slot, Value
+from penstock.model.data import SegmentId, Slot, TaskId, Value
 from penstock.model.events import Discarded, Moved, Published
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
@@ -200,13 +200,15 @@ class Housekeeping:
 
     # --- remains ------------------------------------------------------------------------------------------------
 
-    def clear_after(self, writers: range, heads: list[TaskRecord], known: set[SegmentId]) -> None:
+    def clear_after(
+        self, writers: range, heads: list[TaskRecord], known: set[SegmentId], early: Mapping[TaskId, Early]
+    ) -> None:
         """Remove what a dead process has left: unfinished files of its attempt, and segments that nobody knows.
 
         ``writers`` are its number, and those of the processes that it had started for an MPI task.
         """
         for head in heads:
-            self.remove_unfinished_files(head, writers[0])
+            self.remove_unfinished_files(head, writers[0], early)
 
         def remove_unknown() -> None:
             for writer in writers:
@@ -216,14 +218,18 @@ class Housekeeping:
 
         self._mover.do(remove_unknown)
 
-    def remove_unfinished_files(self, task: TaskRecord, worker: int) -> None:
-        """Remove the private folders of an attempt that will not finish."""
-        files = [(output.file, output.temp) for output in task.call.outputs if output.file is not None]
-        folders = [private_folder(self._segments, file, task.task, str(worker)) for file, _ in files]
+    def remove_unfinished_files(self, task: TaskRecord, worker: int, early: Mapping[TaskId, Early]) -> None:
+        """Remove the private folders of an attempt that will not finish, but no file that it handed over early."""
+        delivered = early[task.task].indices if task.task in early else ()
+        outputs = enumerate(task.call.outputs, start=task.call.returns)
+        files = [(one.file, one.temp, index in delivered) for index, one in outputs if one.file is not None]
+        folders = [private_folder(self._segments, file, task.task, str(worker)) for file, _, _ in files]
         if isinstance(task, IOTaskRecord) and task.device is not None:
             layer = self._folders[task.device.name]
-            for file, temp in files:
+            for file, temp, is_delivered in files:
                 folders.append(layer.private(file, task.task, str(worker)))
+                if is_delivered:
+                    continue
                 # Put in its place by an attempt that did not live to say so.
                 folders.append(os.path.dirname(layer.finished(file, task.task, task.attempt, temp=temp)))
         for folder in folders:

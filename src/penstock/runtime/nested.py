@@ -1,12 +1,19 @@
-"""A task called inside a task: it runs at once, in that task's process, and gives futures that are done."""
+"""A task called inside a task: it runs at once, in that task's process, and gives futures that are done.
+
+What it hands over early is kept, so that its results are the same as from the main program.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
+import os
+import pickle
 from typing import Any
 
-from penstock.errors import CallError, ReturnsMismatch
-from penstock.executors.nested import DoneFuture
+from penstock.data.serializer import dump_stream
+from penstock.errors import CallError, ReturnsMismatch, TaskError
+from penstock.executors.early import checked_index, checked_position, exhaust, following, remaining
+from penstock.executors.nested import DoneFuture, DoneStream
 from penstock.runtime.declaration import Declaration
 
 __all__ = ["call_here"]
@@ -21,19 +28,78 @@ def call_here(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str,
             f"from the main program"
         )
     seen: set[int] = set()
+    release = _Kept(declaration, args, kwargs) if declaration.returns != -1 or declaration.directions else None
+    outside = following(release)
     try:
         args = tuple(_resolved(argument, seen) for argument in args)
         kwargs = {name: _resolved(kwargs[name], seen) for name in kwargs}
         value = declaration.body(*args, **kwargs)
+        if release is not None:
+            value = release.result(value)
         if declaration.returns > 1 and (not isinstance(value, tuple | list) or len(value) != declaration.returns):
             count = len(value) if isinstance(value, tuple | list) else 1
             raise ReturnsMismatch(
                 f"task {declaration.name} declares returns={declaration.returns} but returned {count} values"
             )
     except Exception as error:
-        failed = [DoneFuture(error=error) for _ in range(declaration.outputs)]
-        return failed[0] if declaration.returns <= 1 else failed
+        return _failed(declaration, error, release)
+    finally:
+        following(outside)
+    if declaration.streams:
+        return DoneStream([DoneFuture(part) for part in value])
     return DoneFuture(value) if declaration.returns <= 1 else [DoneFuture(part) for part in value]
+
+
+def _failed(declaration: Declaration, error: Exception, release: _Kept | None) -> Any:
+    """What was handed over before the failure stays; the rest fails."""
+    kept = {} if release is None else release.values
+    if declaration.streams:
+        return DoneStream([DoneFuture(kept[index]) for index in sorted(kept)], DoneFuture(error=error))
+    futures = [DoneFuture(kept[i]) if i in kept else DoneFuture(error=error) for i in range(declaration.outputs)]
+    return futures[0] if declaration.returns <= 1 else futures
+
+
+class _Kept:
+    """Keeps what a nested call hands over early, as it was then."""
+
+    def __init__(self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._declaration = declaration
+        self._arguments = (args, kwargs)
+        self.values: dict[int, Any] = {}
+
+    def value(self, obj: Any, index: int | None) -> None:
+        """Keep an output."""
+        declaration = self._declaration
+        if declaration.streams:
+            position = len(self.values)
+            checked_position(declaration.name, position, index)
+        else:
+            position = checked_index(declaration.name, declaration.returns, self.values.keys(), index)
+        data, buffers = dump_stream(obj, f"output {position} of task {declaration.name}")
+        self.values[position] = pickle.loads(data, buffers=[bytearray(buffer.raw()) for buffer in buffers])
+
+    def file(self, path: Any) -> None:
+        """A nested call writes its files under their own names already."""
+        args, kwargs = self._arguments
+        given = os.path.abspath(os.fspath(path))
+        for _, _, value, direction in self._declaration.accesses(args, dict(kwargs)):
+            if direction.file and direction.writes and os.path.abspath(os.fspath(value)) == given:
+                return
+        raise TaskError(f"ready_file({path!r}): that is none of the files that task {self._declaration.name} writes")
+
+    def result(self, value: Any) -> Any:
+        """What the body returned, with what it handed over in its place."""
+        declaration = self._declaration
+        count, generator = declaration.returns, declaration.generator
+        if generator:
+            value = exhaust(value, lambda part: self.value(part, None))
+        if not (generator or declaration.streams or self.values):
+            return value
+        parts = remaining(declaration.name, count, self.values.keys(), value)
+        if declaration.streams:
+            return list(self.values.values())
+        whole = [self.values.get(i) if i in self.values or parts is None else parts[i] for i in range(count)]
+        return whole[0] if count == 1 else whole
 
 
 def _resolved(obj: Any, seen: set[int]) -> Any:

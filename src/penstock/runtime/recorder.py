@@ -101,6 +101,8 @@ class Recorder:
             self._submitted(event.call, t)  # type: ignore[union-attr]
         elif kind is events.Finished:
             self._finished(event, t)  # type: ignore[arg-type]
+        elif kind is events.OutputReady:
+            self._output(event, t)  # type: ignore[arg-type]
         elif kind is events.Failed:
             self._failed = (event.task, event.seconds)  # type: ignore[union-attr]
         elif kind is events.Recalled:
@@ -165,6 +167,15 @@ class Recorder:
         self.log.append(records.Finished(*about, files) if files else records.Finished(*about))
         if layer:
             self._devices(t, node, layer)
+
+    def _output(self, event: events.OutputReady, t: float) -> None:
+        task = self._engine.state.tasks.get(event.task)
+        if task is None:
+            return  # it was given up in the meantime
+        writes = task.call.writes
+        version = writes[event.index] if event.index < len(writes) else event.version
+        if version:
+            self.log.append(records.Output(t, event.task, event.attempt, version, _size(event.value)))
 
     def _joined(self, node: Node, t: float) -> None:
         about = (node.name, node.cpus, node.memory, node.io_executors)

@@ -22,6 +22,7 @@ from penstock.executors.inline import InlineExecutor
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.node import NodeExecutor
 from penstock.executors.strict import picture
+from penstock.executors.wire import STREAM
 from penstock.graph.identity import Datum, Identity
 from penstock.model.data import FileRef, SegmentId, Slot, Value, VersionId, segments_of
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
@@ -44,6 +45,7 @@ from penstock.runtime.machine import Machine, allow_many_files, place_workers, t
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
+from penstock.runtime.streams import open_stream
 from penstock.runtime.tuning import Tuning
 from penstock.version import __version__
 
@@ -167,18 +169,21 @@ class Runtime:
         declaration.check(args, kwargs)
         task = next(self._task_numbers)
         returned = tuple([self.new_version() for _ in range(declaration.outputs)])
-        driver = self.driver
+        driver, arguments, stream = self.driver, None, None
         if not args and not kwargs and not declaration.directions:
             call = TaskCall(task, spec, EMPTY, writes=returned, returns=len(returned))
-            futures = self._submit(call, returned)
         else:
             arguments = Arguments(self, declaration, task)
             packed = arguments.pack(args, kwargs)
             call = arguments.wiring.call(task, spec, packed, returned)
-            futures = self._submit(call, returned, arguments)
+        if declaration.returns == STREAM:
+            stream, returned = open_stream(self, call, declaration.ahead), ()
+        futures = self._submit(call, returned, arguments)
         driver.after()
         if driver.engine.unfinished >= self._window:
             driver.wait_until(lambda: driver.engine.unfinished < self._window * 0.9)
+        if stream is not None:
+            return stream
         return futures[0] if declaration.returns <= 1 else futures
 
     def _submit(

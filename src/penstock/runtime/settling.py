@@ -60,6 +60,10 @@ class Settling:
             return events.Released(command.version)
         return None
 
+    def announce_soon(self, waiter: Waiter) -> None:
+        """Somebody waits for more than an outcome: tell them when the lock is let go."""
+        self._announcements.append(waiter)
+
     def _announce(self) -> None:
         """Tell those who wait; what a callback brings about is told by the loop that called it, not deeper."""
         thread = threading.get_ident()

@@ -35,8 +35,8 @@ def ship(function: int, declaration: Declaration, segments: Segments) -> Define:
             f"It refers to something that cannot be pickled; create that inside the function."
         ) from error
     code = Value(data) if len(data) <= LARGE else pack(data, (), segments)
-    scattered = declaration.scattered
-    return Define(function, name, code, declaration.returns, declaration.positional, scattered=scattered)
+    scattered, ahead = declaration.scattered, declaration.ahead
+    return Define(function, name, code, declaration.returns, declaration.positional, scattered=scattered, ahead=ahead)
 
 
 class _ByName:

@@ -44,7 +44,7 @@ from penstock.runtime.simulated_durations import Durations, Timing
 from penstock.runtime.simulated_files import SimulatedFiles
 from penstock.runtime.simulated_functions import SimulatedFunctions
 from penstock.runtime.simulated_nodes import simulated_nodes
-from penstock.runtime.simulated_values import NeverThere, SimulatedFuture, stand_in
+from penstock.runtime.simulated_values import NeverThere, SimulatedFuture, program_line, stand_in
 from penstock.runtime.tuning import Tuning
 from penstock.sim.network import Network
 from penstock.sim.observer import Observer
@@ -169,6 +169,11 @@ class SimulatedRuntime(Runtime):
         """Submit a call; gives its future, or a list of them."""
         if self.stopped:
             raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
+        if declaration.streams:
+            raise SimulatedValueError(
+                f"{program_line()}: task {declaration.name} has any number of outputs (returns=...), and only its body "
+                f"knows how many; a simulated run does not execute it. Declare returns=N."
+            )
         driver = self.driver
         driver.count_program()
         spec = self.functions.spec(declaration)

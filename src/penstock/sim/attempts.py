@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 
 from penstock.model.commands import Launch
 from penstock.model.data import FileRef, Slot, Value
+from penstock.model.events import Event, OutputReady
 from penstock.model.tasks import Failure, FailureKind, Output
 from penstock.sim.clock import Clock
 from penstock.sim.files import Files, Stored
@@ -47,6 +49,7 @@ class Attempt:
         "_end",
         "alive",
         "course",
+        "early",
         "lane",
         "launch",
         "pending",
@@ -77,6 +80,8 @@ class Attempt:
         self.transfer: Transfer | None = None
         #: what it has taken of devices, for files that do not count yet
         self.room: tuple[tuple[TransferDevice | None, int], ...] = ()
+        #: return values that it has handed over
+        self.early: tuple[int, ...] = ()
 
     def begin(self) -> None:
         """Its worker takes it up."""
@@ -117,6 +122,7 @@ class Courses:
         links: Links,
         objects: Objects,
         fetched: Callable[[Launch, float, int], None],
+        tell: Callable[[Lane, Event], None],
     ) -> None:
         self._clock = clock
         self._transfers = transfers
@@ -125,12 +131,16 @@ class Courses:
         self._objects = objects
         #: told of attempts whose data came from other nodes: how long that took, and how many bytes
         self._fetched = fetched
+        #: passes news of a lane on
+        self._tell = tell
 
     def course(self, attempt: Attempt, work: Work) -> Course:
         """All steps of an attempt. Objects come at the same time, files one after the other."""
         failure = yield from self._gather(attempt)
         if failure is not None:
             return failure
+        for index, seconds in enumerate(work.ready):
+            self._clock.at(self._clock.now + seconds, partial(self._hand_over, attempt, index))
         if work.seconds:
             attempt.pending = 1
             self._clock.at(self._clock.now + work.seconds, attempt.arrived)
@@ -139,6 +149,22 @@ class Courses:
             self._pass(attempt, (self._files.device(attempt.launch.node, attempt.launch.layer),), work.traffic)
             yield
         return (yield from self._write(attempt, work))
+
+    def _hand_over(self, attempt: Attempt, index: int) -> None:
+        """A return value is there before the attempt ends."""
+        if attempt.alive:
+            launch = attempt.launch
+            value = self._returned(attempt, index)
+            attempt.early += (index,)
+            self._tell(attempt.lane, OutputReady(launch.task, launch.attempt, index, value))
+
+    def _returned(self, attempt: Attempt, index: int) -> Value:
+        work, count = attempt.work, attempt.launch.call.returns
+        assert work is not None
+        if not work.makes:
+            return _RESULT
+        each, rest = divmod(work.makes, count)
+        return self._objects.make(attempt.launch.node, each + (index < rest))
 
     def _gather(self, attempt: Attempt) -> Course:
         """What the attempt needs comes to its node."""
@@ -232,13 +258,10 @@ class Courses:
         launch, work = attempt.launch, attempt.work
         assert work is not None
         call = launch.call
-        if work.makes and call.returns:
-            each, rest = divmod(work.makes, call.returns)
-            made: list[Slot | None] = [
-                self._objects.make(launch.node, each + (index < rest)) for index in range(call.returns)
-            ]
-        else:
-            made = [_RESULT] * call.returns
+        made: list[Slot | None] = [_RESULT] * call.returns
+        if work.makes or attempt.early:
+            for index in range(call.returns):
+                made[index] = None if index in attempt.early else self._returned(attempt, index)
         for index, output in enumerate(call.outputs):
             size = self._final_size(launch, index, work)
             if output.file is None:

@@ -50,7 +50,7 @@ class Executor:
         #: computing units times seconds that attempts held them, by node
         self.busy: dict[str, float] = {}
         self._objects = Objects(self.links, self.transfers)
-        self._courses = Courses(clock, self.transfers, self.files, self.links, self._objects, fetched)
+        self._courses = Courses(clock, self.transfers, self.files, self.links, self._objects, fetched, self._tell)
         self._work = work
         self._clock = clock
         self._post = post
@@ -189,7 +189,7 @@ class Executor:
         launch = attempt.launch
         attempt.started = now = self._clock.now
         attempt.work = work = self._work(launch)
-        if launch.slots or launch.call.outputs or work.traffic:
+        if launch.slots or launch.call.outputs or work.traffic or work.ready:
             attempt.course = self._courses.course(attempt, work)
             attempt.proceed()
         elif work.seconds:

@@ -26,6 +26,8 @@ class Work(Struct, frozen=True, gc=False):
     #: further bytes that it transfers on the layer it is placed on
     traffic: int = 0
     failure: Failure | None = None
+    #: seconds after it began to compute at which each of its return values is handed over; empty: all at its end
+    ready: tuple[float, ...] = ()
 
 
 #: asked once for each attempt, when it starts

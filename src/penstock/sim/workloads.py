@@ -24,7 +24,7 @@ from penstock.sim.work import Work, WorkOf
 from penstock.tuning.spec import is_auto, parse
 from penstock.units import parse_rate
 
-__all__ = ["Job", "Lognormal", "Normal", "Seconds", "Uniform", "Workload"]
+__all__ = ["Job", "Lognormal", "Normal", "Part", "Seconds", "Uniform", "Workload"]
 
 _NO_ARGUMENTS = Value(b"")
 #: fields of ``TaskSpec`` that are said of a task here
@@ -87,11 +87,39 @@ class Job(Struct, frozen=True, gc=False):
     #: what the program does between the call before and this one, in order: seconds of its own, and tasks that it
     #: waits for until they are over
     steps: tuple[float | TaskId, ...] = ()
+    #: seconds after it began to compute at which each of its return values is handed over; empty: one, at its end
+    ready: tuple[float, ...] = ()
 
     @property
     def result(self) -> VersionId:
-        """The version that exists when the task is done."""
+        """The version of its return value, or of the first of several."""
         return self.call.writes[0]
+
+    @property
+    def results(self) -> tuple[VersionId, ...]:
+        """The versions of its return values."""
+        return self.call.writes[: self.call.returns]
+
+    def __getitem__(self, index: int) -> Part:
+        """One of the return values that it hands over."""
+        return Part(self, range(len(self.results))[index])
+
+
+class Part(Struct, frozen=True):
+    """A return value of a task that has several."""
+
+    job: Job
+    index: int
+
+    @property
+    def makes(self) -> int:
+        """Bytes of the object, or of all that the task returns."""
+        return self.job.makes
+
+    @property
+    def results(self) -> tuple[VersionId, ...]:
+        """Its version."""
+        return (self.job.results[self.index],)
 
 
 class Workload:
@@ -144,7 +172,7 @@ class Workload:
         requirements: Requirements,
         *,
         seconds: Seconds = 0.0,
-        after: Iterable[Job] = (),
+        after: Iterable[Job | Part] = (),
         reads: Sequence[str | tuple[str, int]] = (),
         writes: Sequence[tuple[str, int]] = (),
         updates: Sequence[tuple[str, int]] = (),
@@ -157,6 +185,7 @@ class Workload:
         fails_first: int = 0,
         at: float = 0.0,
         steps: Iterable[float | Job] = (),
+        ready: Sequence[float] = (),
         **options: Any,
     ) -> Job:
         """Add a task.
@@ -166,8 +195,10 @@ class Workload:
         ``updates`` is read as well, and written anew with the given size, which it also has if it was there from the
         start. ``makes`` are the bytes of the object that it returns, which all tasks after it get. Further objects that
         it ``gives``, with their bytes, have names: only tasks that name what they take get them. ``steps`` is what the
-        program does before it calls the task: seconds of its own (float), and tasks that it waits for. ``options`` are
-        ``priority``, ``retries``, ``timeout`` and ``on_failure``, as in a program.
+        program does before it calls the task: seconds of its own (float), and tasks that it waits for. ``ready`` are
+        the seconds after it began to compute at which it hands over a return value each: ``after=[job[1]]`` waits for
+        one of them, ``after=[job]`` for all. ``options`` are ``priority``, ``retries``, ``timeout`` and ``on_failure``,
+        as in a program.
         """
         taken = tuple(step.call.task if isinstance(step, Job) else float(step) for step in steps) if steps else ()
         _check_seconds(name, seconds)
@@ -176,23 +207,28 @@ class Workload:
             _check_amounts(name, (*amounts.items(), *(("a step", step) for step in taken), *gives))
         if not 0 <= fails <= 1:
             raise ConfigError(f"task {name}: fails={fails}; a probability is between 0 and 1")
+        _check_ready(name, seconds, ready)
         before = list(after)
-        if not all(isinstance(job, Job) for job in before):
+        if not all(isinstance(job, Job | Part) for job in before):
             raise ConfigError(f"task {name}: after={before!r:.80}; give what task() and io_task() returned")
-        waits = [job.result for job in before]
+        waits = [version for job in before for version in job.results]
         objects = [self._object_taken(name, taken) for taken in takes]
         waits += objects
-        slots: tuple[VersionId | FileRef, ...] = (*(job.result for job in before if job.makes), *objects)
+        slots: tuple[VersionId | FileRef, ...] = (
+            *(one for job in before if job.makes for one in job.results),
+            *objects,
+        )
         files = tuple(self._file_read(name, file) for file in reads)
         files += tuple(self._newest.get(path) or FileRef(path, size) for path, size in updates)
         first_update = len(slots) + len(reads)
         slots += files
         waits += [slot for slot in files if isinstance(slot, int)]
         written = (*writes, *updates)
-        made = tuple(range(self._versions + 1, self._versions + 2 + len(written) + len(gives)))
+        returns = len(ready) or 1
+        made = tuple(range(self._versions + 1, self._versions + 1 + returns + len(written) + len(gives)))
         self._versions = made[-1]
-        self._newest.update(zip((path for path, _ in written), made[1:], strict=False))
-        self._objects.update(zip((given for given, _ in gives), made[1 + len(written) :], strict=True))
+        self._newest.update(zip((path for path, _ in written), made[returns:], strict=False))
+        self._objects.update(zip((given for given, _ in gives), made[returns + len(written) :], strict=True))
         outputs = [Output((index,), -1, path, temp=temp) for index, (path, _) in enumerate(writes)]
         for slot, (path, _) in enumerate(updates, start=first_update):
             outputs.append(Output((len(outputs),), slot, path, update=True, temp=temp))
@@ -204,11 +240,11 @@ class Workload:
             slots,
             reads=tuple(dict.fromkeys(waits)) if waits else (),
             writes=made,
-            returns=1,
+            returns=returns,
             outputs=tuple(outputs),
         )
         sizes = tuple(size for _, size in (*written, *gives))
-        job = Job(call, seconds, sizes, makes, traffic, fails, fails_first, at, taken)
+        job = Job(call, seconds, sizes, makes, traffic, fails, fails_first, at, taken, tuple(ready))
         self.jobs.append(job)
         return job
 
@@ -232,7 +268,7 @@ class Workload:
             index = launch.task - 1
             job = jobs[index]
             failure = _failure(job, launch, seed) if job.fails or job.fails_first else None
-            return Work(durations[index], job.sizes, job.makes, job.traffic, failure)
+            return Work(durations[index], job.sizes, job.makes, job.traffic, failure, job.ready)
 
         return work
 
@@ -297,6 +333,16 @@ def _checked_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     except ValueError:
         known = ", ".join(repr(one.value) for one in OnFailure)
         raise ConfigError(f"task {name}: on_failure={written!r}; expected one of {known}") from None
+
+
+def _check_ready(name: str, seconds: Seconds, ready: Sequence[float]) -> None:
+    if not ready:
+        return
+    if not isinstance(seconds, int | float):
+        raise ConfigError(f"task {name}: ready={ready!r:.60} needs a number of seconds that it computes, not a chance")
+    for at in ready:
+        if not 0 <= at <= seconds:
+            raise ConfigError(f"task {name}: an output is ready after {at} seconds; it computes from 0 to {seconds}")
 
 
 def _check_seconds(name: str, seconds: Seconds) -> None:

@@ -1,0 +1,40 @@
+"""Inside a task: hand an output over before the task ends, so that whoever needs it can start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.executors.early import Mismatch, Releasing, release_of
+from penstock.executors.execution import inside_task
+
+__all__ = ["compss_ready_value", "ready_file", "ready_value"]
+
+
+def ready_value(obj: Any, index: int | None = None) -> None:
+    """Hand over output ``index`` of the task that is running, which goes on.
+
+    The object is pickled now: what the task does to it afterwards changes nothing. Without an index it is the first
+    output that was not handed over yet. The task must declare how many values it returns.
+    """
+    _release("ready_value").value(obj, index)
+
+
+def ready_file(path: Any) -> None:
+    """Hand over a file that the task that is running has written and closed: it gets its name, and can be read.
+
+    A function that is called plainly, outside of any task, writes its files under their own names: nothing is to do.
+    """
+    if inside_task() or release_of() is not None:
+        _release("ready_file").file(path)
+
+
+#: the name that PyCOMPSs programs use
+compss_ready_value = ready_value
+
+
+def _release(call: str) -> Releasing:
+    release = release_of()
+    if release is None:
+        what = "returns=N, or returns=... for any number" if call == "ready_value" else "FILE_OUT or FILE_INOUT"
+        raise Mismatch(f"{call}() is for the body of a task that declares {what}; this is none")
+    return release

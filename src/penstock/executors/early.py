@@ -1,0 +1,289 @@
+"""Outputs that an attempt hands over before its end: what ``ready_value``, ``ready_file`` and ``yield`` do.
+
+    body ── ready_value(obj, 1) ──▶ Release: checked, pickled ──▶ Channel ──▶ the driver: OutputReady
+    body ── return (a, b, c)    ──▶ Release.rest: what was not handed over
+
+The value is pickled inside the call, so what the body does to the object afterwards cannot reach anybody.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Sequence, Set
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from penstock.data.segments import Segments
+from penstock.data.serializer import NONE, dump
+from penstock.errors import ReturnsMismatch, TaskError
+from penstock.executors.wire import STREAM, Early, Run
+from penstock.executors.written_files import WrittenFiles
+from penstock.model.data import Slot
+from penstock.model.tasks import FailureKind
+
+if TYPE_CHECKING:
+    from penstock.executors.execution import Function
+
+__all__ = [
+    "Channel",
+    "Mismatch",
+    "Possible",
+    "Release",
+    "Releasing",
+    "checked_index",
+    "checked_position",
+    "exhaust",
+    "following",
+    "release_of",
+    "remaining",
+]
+
+
+class Mismatch(ReturnsMismatch):
+    """Told apart by ``describe`` through its attribute; see tracebacks.py."""
+
+    failure_kind = FailureKind.RETURNS
+
+
+class Channel(Protocol):
+    """Where early outputs go."""
+
+    def hand_over(self, message: Early) -> None:
+        """Pass an output on."""
+        ...
+
+    def await_grant(self, task: int, above: int) -> int:
+        """Wait until more than this many outputs may be handed over; gives how many."""
+        ...
+
+
+class Releasing(Protocol):
+    """What a body can be asked to do with its outputs while it runs."""
+
+    def value(self, obj: Any, index: int | None) -> None: ...
+
+    def file(self, path: Any) -> None: ...
+
+
+class Possible:
+    """The release of an attempt that will most likely hand nothing over: it is made when it is asked for."""
+
+    __slots__ = ("_parts", "release")
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = (*parts, os.getpid())
+        self.release: Release | None = None
+
+    def get(self) -> Release:
+        """The release itself."""
+        with _handing_over:
+            if self.release is None:
+                self.release = Release(*self._parts)
+            return self.release
+
+
+_Followed = Releasing | Possible | Literal[False] | None
+
+
+class _Current(threading.local):
+    #: of the task that this thread carries out; False if it never carried out any
+    release: _Followed = False
+
+
+_current = _Current()
+#: a body may hand over outputs in several threads
+_handing_over = threading.Lock()
+#: of the task that this process carries out, for threads that its body starts; only in worker processes
+_of_process: list[_Followed] = [None]
+
+
+def release_of() -> Releasing | None:
+    """What takes the early outputs of the task that is being carried out here; None if there is none."""
+    release = _current.release
+    if release is False:
+        release = _of_process[0]
+    return release.get() if isinstance(release, Possible) else release or None
+
+
+def following(release: _Followed, *, alone: bool = False) -> _Followed:
+    """From now on this thread carries out another task, ``alone``: all of this process does; gives the one before."""
+    before = _current.release
+    _current.release = release
+    if alone:
+        _of_process[0] = release
+    return before
+
+
+def exhaust(generator: Generator[Any, None, Any], hand_over: Callable[[Any], None]) -> Any:
+    """Run a body that yields its outputs; gives what it returns. What is wrong with one is raised at its ``yield``."""
+    step: Callable[[], Any] = generator.__next__
+    while True:
+        try:
+            value = step()
+        except StopIteration as stop:
+            return stop.value
+        step = generator.__next__
+        try:
+            hand_over(value)
+        except Exception as error:
+            problem = error
+            step = lambda: generator.throw(problem)  # noqa: E731, B023
+
+
+def checked_index(name: str, count: int, over: Set[int], index: int | None) -> int:
+    """Which of ``count`` outputs is handed over; None is the first that was not yet."""
+    if count < 1:
+        raise Mismatch(f"ready_value(…, {index!r}): task {name} does not declare how many values it returns: returns=N")
+    if index is None:
+        index = next((i for i in range(count) if i not in over), count)
+        if index == count:
+            raise Mismatch(f"task {name} declares returns={count} and hands over one output more")
+    if type(index) is not int or not 0 <= index < count:
+        raise Mismatch(
+            f"ready_value(…, {index!r}): task {name} declares returns={count}, so its outputs are 0 to {count - 1}"
+        )
+    if index in over:
+        raise Mismatch(
+            f"ready_value(…, {index}): output {index} of task {name}, which declares returns={count}, was handed over "
+            f"already; somebody may have read it"
+        )
+    return index
+
+
+def checked_position(name: str, position: int, index: int | None) -> None:
+    """Refuse an output of a stream that is not the next."""
+    if index is not None and index != position:
+        raise Mismatch(
+            f"ready_value(…, {index!r}): task {name} declares returns=..., so its outputs come in order and the next "
+            f"is {position}; leave the index out"
+        )
+
+
+def remaining(name: str, count: int, over: Set[int], result: Any) -> Sequence[Any] | None:
+    """What a body returned after it handed over some outputs: a value for each of all; None if none is needed."""
+    if count == STREAM:
+        if result is not None:
+            raise Mismatch(
+                f"task {name} declares returns=..., so its outputs are those that it hands over; it also returned a "
+                f"value of type {type(result).__name__}"
+            )
+        return None
+    if result is None:
+        missing = [str(index) for index in range(count) if index not in over]
+        if missing:
+            raise Mismatch(
+                f"task {name} declares returns={count} but neither handed over nor returned output {', '.join(missing)}"
+            )
+        return None
+    parts = [result] if count == 1 else result
+    if not isinstance(parts, tuple | list) or len(parts) != count:
+        shown = f"{len(parts)} values" if isinstance(parts, tuple | list) else f"a {type(parts).__name__}"
+        raise Mismatch(
+            f"task {name} declares returns={count} and handed over some outputs; then it must return nothing, or "
+            f"{count} values of which the others are taken, but it returned {shown}"
+        )
+    return parts
+
+
+class Release:
+    """The early outputs of one attempt."""
+
+    def __init__(
+        self,
+        run: Run,
+        function: Function,
+        segments: Segments,
+        files: WrittenFiles,
+        channel: Channel | None,
+        process: int,
+    ) -> None:
+        self._run = run
+        self._function = function
+        self._segments = segments
+        self._files = files
+        self._channel = channel
+        #: that of the body itself, not of one that it started
+        self._process = process
+        #: return values, and files by their number among all outputs, that were handed over
+        self._over: set[int] = set()
+        self._files_over: set[int] = set()
+        #: of a stream: how many this attempt has handed over, and how many it may
+        self._count = 0
+        self._granted = function.ahead or float("inf")
+        #: files among the outputs: return values come before them
+        self._first_file = max(1, function.returns)
+
+    @property
+    def used(self) -> bool:
+        """Whether a return value was handed over."""
+        return bool(self._over) or self._count > 0
+
+    def value(self, obj: Any, index: int | None) -> None:
+        """Hand over a return value."""
+        with _handing_over:
+            self._ensure_own_process("ready_value")
+            if self._function.returns == STREAM:
+                self._next_of_stream(obj, index)
+                return
+            number = checked_index(self._function.name, self._function.returns, self._over, index)
+            if number not in self._run.delivered:
+                self._tell(number, dump(obj, self._segments, self._what(number)))
+            self._over.add(number)
+
+    def _next_of_stream(self, obj: Any, index: int | None) -> None:
+        position = self._count
+        checked_position(self._function.name, position, index)
+        if position >= self._granted:
+            assert self._channel is not None
+            self._granted = self._channel.await_grant(self._run.task, position)
+        value = dump(obj, self._segments, self._what(position))
+        self._tell(1 + len(self._run.outputs) + position, value)
+        self._count += 1
+
+    def _what(self, index: int) -> str:
+        return f"output {index} of task {self._function.name}"
+
+    def file(self, path: Any) -> None:
+        """Hand over a file that is written and closed."""
+        with _handing_over:
+            self._ensure_own_process("ready_file")
+            index, output = self._files.found(path)
+            number = self._first_file + index
+            if number in self._files_over:
+                raise TaskError(
+                    f"ready_file({os.fspath(path)!r}): task {self._function.name} has handed that file over already"
+                )
+            if number not in self._run.delivered:
+                self._tell(number, self._files.finish_early(output))
+            self._files_over.add(number)
+
+    def is_over(self, file: int) -> bool:
+        """Whether one of the call's ``outputs`` was handed over, now or by an earlier attempt."""
+        return self._first_file + file in self._files_over or self._first_file + file in self._run.delivered
+
+    def _tell(self, index: int, content: Slot) -> None:
+        if self._channel is not None:
+            self._channel.hand_over(Early(self._run.task, self._run.attempt, index, content))
+
+    def _ensure_own_process(self, call: str) -> None:
+        if os.getpid() != self._process:
+            raise TaskError(
+                f"{call}() was called in a process that task {self._function.name} started; return the value from "
+                f"there, and hand it over in the task's own process"
+            )
+
+    def run(self, generator: Generator[Any, None, Any]) -> Any:
+        """Carry out a body that yields its outputs."""
+        return exhaust(generator, lambda value: self.value(value, None))
+
+    def rest(self, result: Any) -> list[Slot | None]:
+        """The outputs that the body has not handed over, from what it returned."""
+        name, count = self._function.name, self._function.returns
+        over = self._over.union(index for index in self._run.delivered if index < count)
+        parts = remaining(name, count, over, result)
+        if count == STREAM:
+            return [NONE]
+        if parts is None:
+            return [None] * count
+        what = f"the value that task {name} returned"
+        return [None if i in over else dump(part, self._segments, what) for i, part in enumerate(parts)]

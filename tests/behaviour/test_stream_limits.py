@@ -1,0 +1,206 @@
+"""Long streams in bounded memory: values go as they are used, and a producer can be held back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.behaviour.modes import Gate
+
+from penstock import Runtime, barrier, task, wait_on
+
+MB = 1_000_000
+
+
+@task(returns=1)
+def total(part: Any) -> int:
+    return int(part[0]) * len(part)
+
+
+def test_a_long_stream_in_little_memory() -> None:
+    """2000 arrays of 1 MB through a store of 40 MB, without anything going to the disk."""
+
+    @task(returns=..., ahead=16)
+    def limited(number: int) -> Iterator[Any]:
+        for index in range(number):
+            yield np.full(MB, index % 251, dtype=np.uint8)
+
+    with Runtime(cpus=2, store_capacity=40 * MB) as runtime:
+        most = 0
+        sums = []
+        for part in limited(2000):
+            sums.append(total(part))
+            del part
+            most = max(most, runtime.driver.house._stored)
+        assert sum(wait_on(sums)) == sum(index % 251 for index in range(2000)) * MB
+        assert MB <= most <= 30 * MB
+        assert [name for name in os.listdir(runtime.segments.spill_dir) if name.startswith("s")] == []
+
+
+def test_values_go_while_the_producer_goes_on(gate: Gate) -> None:
+    @task(returns=...)
+    def gated(gate: Gate) -> Iterator[Any]:
+        for index in range(20):
+            yield np.full(MB, index, dtype=np.uint8)
+        gate.enter()
+
+    with Runtime(cpus=2) as runtime:
+        stream = gated(gate)
+        assert wait_on([total(next(stream)) for _ in range(20)]) == [index * MB for index in range(20)]
+        assert not stream.done()
+        deadline = time.monotonic() + 5
+        while os.listdir(runtime.segments.memory_dir) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert os.listdir(runtime.segments.memory_dir) == []
+        gate.open()
+
+
+def produced(folder: Path) -> int:
+    return len(os.listdir(folder))
+
+
+def settled(folder: Path) -> int:
+    """How many outputs there are when for a while no more came."""
+    while not produced(folder):
+        time.sleep(0.01)  # its worker is starting
+    count, since = produced(folder), time.monotonic()
+    while time.monotonic() - since < 0.3:
+        if produced(folder) != count:
+            count, since = produced(folder), time.monotonic()
+        time.sleep(0.01)
+    return count
+
+
+@task(returns=..., ahead=4)
+def numbered(folder: Path, number: int) -> Iterator[int]:
+    for index in range(number):
+        (folder / str(index)).touch()
+        yield index
+
+
+@task(returns=1)
+def use(number: Any) -> Any:
+    return number
+
+
+@task(returns=1)
+def use_at(gate: Gate, number: Any) -> Any:
+    gate.enter()
+    return number
+
+
+def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) -> None:
+    with Runtime(cpus=2):
+        stream = numbered(tmp_path, 50)
+        # The fifth is made, and waits to be handed over.
+        assert settled(tmp_path) == 5
+        assert next(stream).result() == 0
+        assert settled(tmp_path) == 6
+        kept = [next(stream) for _ in range(3)]
+        assert settled(tmp_path) == 6  # taken, not used
+        assert wait_on(kept) == [1, 2, 3]
+        assert settled(tmp_path) == 9
+        assert [future.result() for future in stream] == list(range(4, 50))
+
+
+def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gate) -> None:
+    with Runtime(cpus=2):
+        stream = numbered(tmp_path, 50)
+        first, second = next(stream), next(stream)
+        held = use_at(gate, first)
+        del first
+        before = settled(tmp_path)
+        assert 5 <= before <= 10  # it may be let go a little further, while the program waits for what is there
+        gate.open()
+        assert held.result(timeout=10) == 0
+        used = use(second)  # its future is kept; the task has read it all the same
+        assert used.result(timeout=10) == 1
+        assert 6 <= settled(tmp_path) <= before + 6
+        assert wait_on([use(part) for part in stream]) == list(range(2, 50))
+
+
+def test_what_nobody_wants_holds_nobody_back(tmp_path: Path) -> None:
+    with Runtime(cpus=2):
+        numbered(tmp_path, 50)
+        barrier()
+        assert produced(tmp_path) == 50
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_no_deadlock(tmp_path: Path, cpus: int) -> None:
+    """With one worker there is nobody to use outputs while the producer waits, so it is let go on."""
+    with Runtime(cpus=cpus):
+        assert wait_on([use(part) for part in numbered(tmp_path, 30)]) == list(range(30))
+
+
+@pytest.mark.timeout(60)
+def test_no_deadlock_when_producers_have_all_workers(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(3)]
+    for folder in folders:
+        folder.mkdir()
+    with Runtime(cpus=2):
+        streams = [numbered(folder, 20) for folder in folders]
+        for stream in streams:
+            assert wait_on([use(part) for part in stream]) == list(range(20))
+
+
+@pytest.mark.timeout(60)
+def test_no_deadlock_when_all_futures_are_kept(tmp_path: Path) -> None:
+    with Runtime(cpus=2):
+        assert wait_on(numbered(tmp_path, 30)) == list(range(30))
+        for entry in tmp_path.iterdir():
+            entry.unlink()
+        kept = list(numbered(tmp_path, 30))
+        assert wait_on(kept) == list(range(30))
+
+
+@pytest.mark.timeout(60)
+def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) -> None:
+    import threading
+
+    with Runtime(cpus=1):
+        stream = numbered(tmp_path, 6)
+        used: list[int] = []
+        done = threading.Event()
+
+        def note(future: Any) -> None:
+            used.append(future.result())
+            if len(used) == 2:
+                done.set()
+
+        for _ in range(2):
+            use(next(stream)).add_done_callback(note)
+        assert done.wait(30)
+        assert sorted(used) == [0, 1]
+
+
+def test_a_retry_is_held_back_too(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    folder.mkdir()
+    marker = tmp_path / "tried"
+
+    @task(returns=..., ahead=2, retries=1)
+    def flaky(number: int) -> Iterator[int]:
+        for index in range(number):
+            if index == 5 and not marker.exists():
+                marker.touch()
+                raise RuntimeError("once")
+            (folder / str(index)).touch()
+            yield index
+
+    with Runtime(cpus=2):
+        stream = flaky(20)
+        assert [next(stream).result() for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert settled(folder) == 8  # two are handed over, one more waits
+        assert [part.result() for part in stream] == list(range(5, 20))
+
+
+def test_inline_there_is_nothing_to_hold_back(tmp_path: Path) -> None:
+    with Runtime(mode="inline"):
+        assert wait_on(numbered(tmp_path, 30)) == list(range(30))

@@ -2,9 +2,9 @@
 
     program ──▶ waiting for a place ──▶ starting ──▶ running ──▶ waiting … ──▶ running ──▶ end
 
-An attempt that waited for data leads to the one that made them. One that was ready at its call leads to the program,
-and from there to the task whose end the program seems to have waited for. The segments cover the time from the start
-of the run without gaps, so their lengths add up to it.
+An attempt that waited for data leads to the one that made them, which may have gone on after it handed them over. One
+that was ready at its call leads to the program, and from there to the task whose end or early output the program seems
+to have waited for. The segments cover the time from the start of the run without gaps, so their lengths add up to it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.observe.history import Attempt, History
 from penstock.observe.waiting import STARTING
@@ -71,16 +72,18 @@ def critical_path(history: History) -> Chain:
     attempts = history.attempts
     index = max(range(len(attempts)), key=lambda position: attempts[position].ended, default=-1)
     program = _Program(history)
+    until = history.makespan
     path: list[Segment] = []
     positions: list[int] = []
     while index >= 0:
         attempt = attempts[index]
-        path += _of_attempt(attempt)
+        path += _of_attempt(attempt, until)
         positions += [index] * (len(path) - len(positions))
         if attempt.after >= 0:
-            index = attempt.after
+            index, until = attempt.after, attempt.ready
             continue
         index, resumed = program.waited_for(attempt, index)
+        until = resumed
         if attempt.ready > resumed:
             path.append(Segment(PROGRAM, resumed, attempt.ready))
             positions.append(-1)
@@ -97,8 +100,8 @@ def _with_reasons(segment: Segment, reasons: dict[str, float]) -> Segment:
     )
 
 
-def _of_attempt(attempt: Attempt) -> list[Segment]:
-    """The segments of one attempt, the last one first."""
+def _of_attempt(attempt: Attempt, until: float) -> list[Segment]:
+    """The segments of one attempt up to a time, the last one first."""
     about, number = (attempt.task, attempt.group.name, attempt.node), attempt.number
     fetched = min(attempt.ended, attempt.begun + attempt.fetching)
     segments = [
@@ -107,7 +110,8 @@ def _of_attempt(attempt: Attempt) -> list[Segment]:
         Segment(WAITING, attempt.taken, attempt.begun, *about, {STARTING: attempt.begun - attempt.taken}, number),
         Segment(WAITING, attempt.ready, attempt.taken, *about, attempt=number),
     ]
-    return [segment for segment in segments if segment.end > segment.start]
+    within = (segment if segment.end <= until else replace(segment, end=until) for segment in segments)
+    return [segment for segment in within if segment.end > segment.start]
 
 
 class _Program:
@@ -120,15 +124,22 @@ class _Program:
         # The log tells of waits; older ones do not, and a simulated program's show only as pauses between calls.
         self._waits = sorted(history.waits or pauses, key=lambda wait: wait[1])
         self._until = [until for _, until in self._waits]
-        self._ends = [attempt.ended for attempt in history.attempts]
+        ends = [(attempt.ended, position) for position, attempt in enumerate(history.attempts)]
+        #: what may have ended a wait: when, the attempt's position, and whether it went on after that
+        self._moments = sorted([(*end, False) for end in ends] + [(*one, True) for one in history.releases])
 
     def waited_for(self, attempt: Attempt, index: int) -> tuple[int, float]:
-        """The attempt before this one whose end let the program go on to its call, and when that was; or -1."""
+        """The attempt whose end or early output let the program go on to this one's call, and when that was; or -1."""
+        moments = self._moments
         for position in range(bisect_right(self._until, attempt.submitted) - 1, -1, -1):
             since, until = self._waits[position]
-            last = min(bisect_right(self._ends, until), index) - 1
-            if last >= 0 and self._ends[last] > since:
-                # Of several that ended at that moment, the first will do, and is the same every time.
-                first = bisect_left(self._ends, self._ends[last])
-                return first, self._ends[first]
+            at = bisect_right(moments, (until, len(moments), True)) - 1
+            while at >= 0 and moments[at][0] > since:
+                when = moments[at][0]
+                # Of several at that moment, the first will do, and is the same every time.
+                at = bisect_left(moments, (when, -1, False))
+                _, found, goes_on = moments[at]
+                if goes_on or found < index:
+                    return found, when
+                at -= 1
         return -1, 0.0

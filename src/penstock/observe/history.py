@@ -58,7 +58,7 @@ class Attempt(Struct, gc=False):
     hosts: tuple[tuple[str, int], ...] = ()
     #: calls in it: 1, or the length of a piece of a map
     count: int = 1
-    #: position in ``History.attempts`` of the one whose end made it ready; -1: nobody's
+    #: position in ``History.attempts`` of the one whose end, or early output, made it ready; -1: nobody's
     after: int = -1
 
     def holdings(self) -> tuple[tuple[str, int], ...]:
@@ -120,6 +120,8 @@ class History(Struct):
     calls: list[float] = []
     #: when the program waited for tasks: since when, until when
     waits: list[tuple[float, float]] = []
+    #: when outputs were handed over early, in order, and the positions of the attempts that did
+    releases: list[tuple[float, int]] = []
     #: when room was taken or given back: time, device, bytes stored
     stored: list[tuple[float, tuple[str, str], int]] = []
     #: when a learned constraint was chosen (True) or had to be learned anew: time, function, layer

@@ -41,6 +41,18 @@ class _Call(Struct, gc=False):
     attempt: Attempt | None = None
     #: position of the last attempt that failed
     failed: int = -1
+    #: what the attempt under way has handed over
+    early: _Early | None = None
+
+
+class _Early(Struct):
+    """Outputs that an attempt handed over before its end."""
+
+    times: list[float] = []
+    #: attempts that one of them made ready
+    awaited: list[Attempt] = []
+    #: of the attempt in the history, once it is over
+    position: int = -1
 
 
 def read_history(run: Iterable[Record]) -> History:
@@ -59,8 +71,8 @@ class HistoryReader:
         #: tasks by the versions they make, and attempts by the tasks that are over
         self._maker: dict[int, int] = {}
         self._done: dict[int, int] = {}
-        #: when versions existed that were handed over before their task was over
-        self._early: dict[int, float] = {}
+        #: versions that were handed over before their task was over: when, and by whom
+        self._early: dict[int, tuple[float, _Early]] = {}
         #: when the last attempt on a lane was over
         self._lane_free: dict[tuple[str, int], float] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
@@ -103,6 +115,7 @@ class HistoryReader:
     def close(self) -> History:
         """That was the last record."""
         self._close()
+        self._history.releases.sort()
         self._history.makespan = max((attempt.ended for attempt in self._history.attempts), default=0.0)
         return self._history
 
@@ -240,19 +253,25 @@ class HistoryReader:
         """What was there when it was called needs no mention; else the last one to come made it ready."""
         attempts = self._history.attempts
         attempt.ready = call.at
+        early: _Early | None = None
         if call.failed >= 0:
             attempt.after = call.failed
             attempt.ready = attempts[call.failed].ended
             return
         for version in call.reads:
             if version in self._early:
-                if self._early[version] > attempt.ready:
-                    attempt.ready, attempt.after = self._early[version], -1
+                there, by = self._early[version]
+                if there > attempt.ready:
+                    attempt.ready, early = there, by
                 continue
             done = self._done.get(self._maker.get(version, -1), -1)
             if done >= 0 and attempts[done].ended > attempt.ready:
-                attempt.ready = attempts[done].ended
+                attempt.ready, early = attempts[done].ended, None
                 attempt.after = done
+        if early is not None:
+            # Its place in the history is known when it is over.
+            attempt.after = early.position
+            early.awaited.append(attempt)
 
     def _on_fetched(self, record: records.Fetched) -> None:
         call = self._calls.get(record.task)
@@ -260,7 +279,13 @@ class HistoryReader:
             call.attempt.fetching += record.seconds
 
     def _on_output(self, record: records.Output) -> None:
-        self._early.setdefault(record.version, record.t)
+        call = self._calls.get(record.task)
+        if call is None or record.version in self._early:
+            return
+        if call.early is None:
+            call.early = _Early()
+        call.early.times.append(record.t)
+        self._early[record.version] = (record.t, call.early)
 
     def _on_finished(self, record: records.Finished) -> None:
         call = self._calls.pop(record.task, None)
@@ -288,8 +313,19 @@ class HistoryReader:
 
     def _keep(self, call: _Call, attempt: Attempt) -> int:
         call.attempt = None
+        position = len(self._history.attempts)
         self._history.attempts.append(attempt)
-        return len(self._history.attempts) - 1
+        if call.early is not None:
+            self._place(call.early, position)
+            call.early = None
+        return position
+
+    def _place(self, early: _Early, position: int) -> None:
+        """An attempt that handed over outputs has its place in the history."""
+        early.position = position
+        for attempt in early.awaited:
+            attempt.after = position
+        self._history.releases += [(time, position) for time in early.times]
 
     def _on_failed(self, record: records.Failed) -> None:
         call = self._calls.get(record.task)

@@ -6,9 +6,19 @@ object whose ``event`` is the class name in snake case. New fields must have a d
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from penstock.model.resources import Auto
+from penstock.observe.event import Event
+from penstock.observe.storage_records import (
+    ConstraintChosen,
+    ConstraintDrifted,
+    Device,
+    Draining,
+    EpochEnded,
+    Freed,
+    Moved,
+)
 from penstock.observe.world_records import RankFailed, WorldEnded, WorldStarted
 
 __all__ = [
@@ -46,15 +56,6 @@ __all__ = [
 ]
 
 
-def _snake_case(name: str) -> str:
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
-
-
-# Records hold no cycles and there may be millions: keep them out of the garbage collector's rounds.
-class _Base(Struct, tag_field="event", tag=_snake_case, gc=False, omit_defaults=True):
-    t: float
-
-
 class Layer(Struct, omit_defaults=True):
     """A storage layer of the run, fastest first."""
 
@@ -66,12 +67,12 @@ class Layer(Struct, omit_defaults=True):
     capacity: int | None = None
     shared: bool = False
     #: of an emulated device: bytes per second of all streams together at this many of them
-    curve: list[tuple[int, float]] = []
+    curve: list[tuple[int, float]] = field(default_factory=list)
     #: the same of a real one, where it was measured
-    measured: list[tuple[int, float]] = []
+    measured: list[tuple[int, float]] = field(default_factory=list)
 
 
-class RunStarted(_Base):
+class RunStarted(Event):
     """The first record of a run."""
 
     #: seconds since 1970, to place the run in the calendar
@@ -84,7 +85,7 @@ class RunStarted(_Base):
     scheduler: str
     io_executors: int = 0
     io_scheduler: str = ""
-    storage: list[Layer] = []
+    storage: list[Layer] = field(default_factory=list)
     #: seconds after which an I/O task goes before those that want more bandwidth
     io_ageing: float | None = None
     #: files that nobody reads any more are moved down during the run
@@ -93,25 +94,25 @@ class RunStarted(_Base):
     tuning_ceiling: float | None = None
 
 
-class NodeJoined(_Base):
+class NodeJoined(Event):
     """A machine takes tasks from now on."""
 
     node: str
     cpus: int
     memory: int
     io_executors: int = 0
-    storage: list[Layer] = []
+    storage: list[Layer] = field(default_factory=list)
     #: what tasks may ask of a machine by name and value
-    properties: list[tuple[str, str]] = []
+    properties: list[tuple[str, str]] = field(default_factory=list)
 
 
-class NodeLost(_Base):
+class NodeLost(Event):
     """A machine is gone."""
 
     node: str
 
 
-class Declared(_Base):
+class Declared(Event):
     """A function is called for the first time: what each of its tasks asks for."""
 
     #: its number in this run
@@ -127,7 +128,7 @@ class Declared(_Base):
     capacity: int = 0
     #: least and largest value, and the factor between two, of a bandwidth that is learned
     auto: Auto | None = None
-    properties: list[tuple[str, str]] = []
+    properties: list[tuple[str, str]] = field(default_factory=list)
     priority: int = 0
     retries: int | None = None
     timeout: float | None = None
@@ -137,7 +138,7 @@ class Declared(_Base):
     processes_per_node: int = 0
 
 
-class Submitted(_Base):
+class Submitted(Event):
     """The program called a task, or a whole array of calls of it."""
 
     task: int
@@ -157,18 +158,18 @@ class Submitted(_Base):
     #: number of its function; 0 in logs that do not declare functions
     function: int = 0
     #: names of the files among its outputs, which are the last of ``writes``; empty for those that are objects
-    paths: list[str] = []
+    paths: list[str] = field(default_factory=list)
     #: its files are of use during the run only
     temp: bool = False
 
 
-class Waited(_Base):
+class Waited(Event):
     """The program waited for tasks until now."""
 
     seconds: float
 
 
-class Launched(_Base):
+class Launched(Event):
     """An attempt was sent to a lane, where it runs after those sent there before."""
 
     task: int
@@ -181,10 +182,10 @@ class Launched(_Base):
     #: name of the function that runs, if it is another implementation than the one that was called
     implementation: str = ""
     #: for a gang: its machines, and how many of its processes each has
-    hosts: list[tuple[str, int]] = []
+    hosts: list[tuple[str, int]] = field(default_factory=list)
 
 
-class Fetched(_Base):
+class Fetched(Event):
     """An attempt has got its data from other machines, and begins."""
 
     task: int
@@ -194,7 +195,7 @@ class Fetched(_Base):
     bytes: int = 0
 
 
-class Output(_Base):
+class Output(Event):
     """An attempt handed an output over before its end."""
 
     task: int
@@ -203,7 +204,7 @@ class Output(_Base):
     bytes: int
 
 
-class Finished(_Base):
+class Finished(Event):
     """An attempt delivered its outputs."""
 
     task: int
@@ -217,10 +218,10 @@ class Finished(_Base):
     #: for I/O tasks: the storage layer, whose bandwidth is given back
     layer: str = ""
     #: of these, the sizes of files, one for each of the task's ``paths``
-    sizes: list[int] = []
+    sizes: list[int] = field(default_factory=list)
 
 
-class Failed(_Base):
+class Failed(Event):
     """An attempt ended without delivering, or a task cannot be tried because one it needs failed."""
 
     task: int
@@ -235,19 +236,19 @@ class Failed(_Base):
     seconds: float = 0.0
 
 
-class Cancelled(_Base):
+class Cancelled(Event):
     """A task will not run, or was stopped, because somebody said so."""
 
     task: int
 
 
-class Recalled(_Base):
+class Recalled(Event):
     """An attempt was taken back from its lane before it started."""
 
     task: int
 
 
-class WorkerStarted(_Base):
+class WorkerStarted(Event):
     """A process serves a lane."""
 
     node: str
@@ -255,7 +256,7 @@ class WorkerStarted(_Base):
     pid: int
 
 
-class WorkerEnded(_Base):
+class WorkerEnded(Event):
     """A process of the I/O pool was idle for long and ended."""
 
     node: str
@@ -263,7 +264,7 @@ class WorkerEnded(_Base):
     pid: int
 
 
-class WorkerDied(_Base):
+class WorkerDied(Event):
     """The process behind a lane ended."""
 
     node: str
@@ -273,96 +274,20 @@ class WorkerDied(_Base):
     status: int
 
 
-class Published(_Base):
+class Published(Event):
     """A finished file got its final name."""
 
     version: int
     path: str
 
 
-class Device(_Base):
-    """Bandwidth of a storage device was taken or given back: how it stands now."""
-
-    node: str
-    layer: str
-    #: bytes per second taken
-    used: float
-    #: attempts that hold some
-    running: int
-    #: ready I/O tasks that wait for this or another device
-    waiting: int
-    #: bytes of finished files
-    stored: int = 0
-
-
-class EpochEnded(_Base):
-    """An epoch of a learning phase closed: the mean time at one value of the constraint is known."""
-
-    name: str
-    layer: str
-    node: str
-    #: bytes per second
-    constraint: float
-    seconds: float
-    concurrency: int
-    tasks: int
-    partial: bool = False
-    registered: bool = True
-
-
-class ConstraintChosen(_Base):
-    """The value that a learned constraint has from now on."""
-
-    name: str
-    layer: str
-    #: bytes per second
-    constraint: float
-    concurrency: int
-    seconds: float
-    remembered: bool = False
-
-
-class ConstraintDrifted(_Base):
-    """Attempts take another time than was learned: learning begins anew."""
-
-    name: str
-    layer: str
-    ratio: float
-
-
-class Moved(_Base):
-    """A file was moved to another layer, or home (an empty layer)."""
-
-    version: int
-    path: str
-    source: str
-    layer: str
-    bytes: int
-    seconds: float
-    error: str = ""
-
-
-class Draining(_Base):
-    """The tasks are over, and files that lie on layers are brought to their own names."""
-
-    files: int
-    bytes: int
-
-
-class Freed(_Base):
-    """Nobody can read a segment of the store any more; it was deleted."""
-
-    segment: int
-    bytes: int
-
-
-class Dropped(_Base):
+class Dropped(Event):
     """The disk could not keep up: this many records are missing before this one."""
 
     records: int
 
 
-class RunEnded(_Base):
+class RunEnded(Event):
     """The last record of a run that came to its end."""
 
     ok: bool

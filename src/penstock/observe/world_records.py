@@ -1,17 +1,13 @@
-"""Records of MPI worlds; records.py lists them among the others, and says what all of them have in common."""
+"""Records of MPI worlds; records.py lists them among the others."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from penstock.observe.event import Event
 
 __all__ = ["RankFailed", "WorldEnded", "WorldStarted"]
 
 
-class _Base(Struct, tag_field="event", gc=False, omit_defaults=True):
-    t: float
-
-
-class WorldStarted(_Base, tag="world_started"):
+class WorldStarted(Event):
     """All ranks of an MPI task are there; the process behind the lane keeps them."""
 
     node: str
@@ -21,7 +17,7 @@ class WorldStarted(_Base, tag="world_started"):
     seconds: float
 
 
-class WorldEnded(_Base, tag="world_ended"):
+class WorldEnded(Event):
     """The ranks of an MPI world are gone: it was idle for long, spent, or killed."""
 
     node: str
@@ -31,7 +27,7 @@ class WorldEnded(_Base, tag="world_ended"):
     reason: str = ""
 
 
-class RankFailed(_Base, tag="rank_failed"):
+class RankFailed(Event):
     """A rank did not deliver, and its world was killed."""
 
     task: int

@@ -44,6 +44,15 @@ class Machine(Struct, frozen=True):
     #: free bytes in /dev/shm, 0 where there is none
     shm_free: int
 
+    def properties(self, node: str) -> tuple[tuple[str, str], ...]:
+        """What constraints may ask by name of a node like this machine."""
+        return (
+            ("processor_name", self.processor),
+            ("processor_architecture", self.architecture),
+            ("operating_system", self.operating_system),
+            ("node_name", node),
+        )
+
 
 def this_machine(
     root: str = "/", environ: Mapping[str, str] | None = None, affinity: Collection[int] | None = None

@@ -148,13 +148,8 @@ class Runtime:
     def _begin(self, machine: Machine) -> None:
         config = self.config
         memory = config.memory or machine.memory
-        properties = (
-            ("processor_name", machine.processor),
-            ("processor_architecture", machine.architecture),
-            ("operating_system", machine.operating_system),
-            ("node_name", machine.hostname),
-        )
-        node = Node(machine.hostname, self.cpus, memory, properties, self.layers, config.io_executors)
+        name = machine.hostname
+        node = Node(name, self.cpus, memory, machine.properties(name), self.layers, config.io_executors)
         self._recorder.started(__version__, list(sys.argv), config.scheduler, [node], time.time())
         self.driver.post(NodeJoined(node))
         self.driver.lock.watch_interrupts()

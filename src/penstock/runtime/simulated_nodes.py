@@ -49,18 +49,12 @@ def _alike(kind: NodeKind, count: int, cpus: int | None, memory: int | None, io_
     made = []
     for number in range(1, count + 1):
         name = kind.name if count == 1 else f"{kind.name}{number:0{digits}d}"
-        properties = (
-            ("processor_name", machine.processor),
-            ("processor_architecture", machine.architecture),
-            ("operating_system", machine.operating_system),
-            ("node_name", name),
-        )
         made.append(
             Node(
                 name,
                 cpus or machine.cpus,
                 memory or machine.memory,
-                properties,
+                machine.properties(name),
                 kind.storage or (),
                 kind.io_executors or io_executors,
             )

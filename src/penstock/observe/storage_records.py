@@ -1,0 +1,83 @@
+"""Records of storage: devices, learned constraints, files on their way; records.py lists them among the others."""
+
+from __future__ import annotations
+
+from penstock.observe.event import Event
+
+__all__ = ["ConstraintChosen", "ConstraintDrifted", "Device", "Draining", "EpochEnded", "Freed", "Moved"]
+
+
+class Device(Event):
+    """Bandwidth of a storage device was taken or given back: how it stands now."""
+
+    node: str
+    layer: str
+    #: bytes per second taken
+    used: float
+    #: attempts that hold some
+    running: int
+    #: ready I/O tasks that wait for this or another device
+    waiting: int
+    #: bytes of finished files
+    stored: int = 0
+
+
+class EpochEnded(Event):
+    """An epoch of a learning phase closed: the mean time at one value of the constraint is known."""
+
+    name: str
+    layer: str
+    node: str
+    #: bytes per second
+    constraint: float
+    seconds: float
+    concurrency: int
+    tasks: int
+    partial: bool = False
+    registered: bool = True
+
+
+class ConstraintChosen(Event):
+    """The value that a learned constraint has from now on."""
+
+    name: str
+    layer: str
+    #: bytes per second
+    constraint: float
+    concurrency: int
+    seconds: float
+    remembered: bool = False
+
+
+class ConstraintDrifted(Event):
+    """Attempts take another time than was learned: learning begins anew."""
+
+    name: str
+    layer: str
+    ratio: float
+
+
+class Moved(Event):
+    """A file was moved to another layer, or home (an empty layer)."""
+
+    version: int
+    path: str
+    source: str
+    layer: str
+    bytes: int
+    seconds: float
+    error: str = ""
+
+
+class Draining(Event):
+    """The tasks are over, and files that lie on layers are brought to their own names."""
+
+    files: int
+    bytes: int
+
+
+class Freed(Event):
+    """Nobody can read a segment of the store any more; it was deleted."""
+
+    segment: int
+    bytes: int

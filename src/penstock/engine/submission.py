@@ -163,7 +163,8 @@ def _refuse_gang(state: State, name: str, need: Requirements, nodes: list[Node])
     raise ConstraintError(
         f"task {name} requires {need.processes} processes at once, each with {_wanted(need)}{limit}, which the nodes "
         f"can never hold: together they have room for {state.ledger.room_for_gang(need, ever=state.elastic)}, the "
-        f"largest, {largest.name!r}, for {most_processes(largest, need)}. Ask for fewer processes or add nodes."
+        f"largest, {largest.name!r}, for {most_processes(largest, need)}. Ask for fewer processes, or give the run "
+        f"more nodes or computing units (the setting cpus may exceed the cores of a machine)."
     )
 
 

@@ -81,7 +81,7 @@ class Attempt:
         #: what it has taken of devices, for files that do not count yet
         self.room: tuple[tuple[TransferDevice | None, int], ...] = ()
         #: return values that it has handed over
-        self.early: tuple[int, ...] = ()
+        self.early: set[int] = set()
 
     def begin(self) -> None:
         """Its worker takes it up."""
@@ -155,7 +155,7 @@ class Courses:
         if attempt.alive:
             launch = attempt.launch
             value = self._returned(attempt, index)
-            attempt.early += (index,)
+            attempt.early.add(index)
             self._tell(attempt.lane, OutputReady(launch.task, launch.attempt, index, value))
 
     def _returned(self, attempt: Attempt, index: int) -> Value:

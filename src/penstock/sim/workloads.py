@@ -102,7 +102,7 @@ class Job(Struct, frozen=True, gc=False):
 
     def __getitem__(self, index: int) -> Part:
         """One of the return values that it hands over."""
-        return Part(self, range(len(self.results))[index])
+        return Part(self, range(self.call.returns)[index])
 
 
 class Part(Struct, frozen=True):
@@ -119,7 +119,7 @@ class Part(Struct, frozen=True):
     @property
     def results(self) -> tuple[VersionId, ...]:
         """Its version."""
-        return (self.job.results[self.index],)
+        return (self.job.call.writes[self.index],)
 
 
 class Workload:

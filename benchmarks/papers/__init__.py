@@ -18,4 +18,8 @@ EXPERIMENTS: tuple[str, ...] = (
     "gwas",
     "scaling",
     "mpi_processes",
+    "eager_warc",
+    "eager_alignment",
+    "eager_decomposition",
+    "eager_messages",
 )

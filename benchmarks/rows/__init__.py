@@ -25,6 +25,7 @@ ORDER = (
     "eager_overhead",
     "eager_stream",
     "eager_decomposition",
+    "eager_web",
     "constrained_task",
     "hmmer",
     "variants",

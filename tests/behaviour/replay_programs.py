@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from penstock import FILE_IN, FILE_OUT, io, task, wait_on
+from penstock import FILE_IN, FILE_OUT, io, ready_value, task, wait_on
 
 
 @task(returns=1)
@@ -34,3 +34,27 @@ def thinking() -> None:
         time.sleep(0.1)  # beside the tasks
         wait_on(parts)
         time.sleep(0.1)  # after them
+
+
+@task(returns=6)
+def produce() -> None:
+    for index in range(6):
+        time.sleep(0.1)
+        ready_value(0.1, index)
+
+
+@task
+def stream() -> Any:
+    for _ in range(6):
+        time.sleep(0.1)
+        yield 0.1
+
+
+def early_outputs() -> None:
+    """A task whose six outputs are used while it makes the next."""
+    wait_on([sleep(seconds) for seconds in produce()])
+
+
+def streamed() -> None:
+    """The same, with a program that goes from one output to the next."""
+    wait_on([sleep(seconds) for seconds in stream()])

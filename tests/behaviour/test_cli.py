@@ -14,6 +14,7 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mpi_here import needs_mpi
 
 from penstock.cli import quick
 from penstock.cli.app import app as typer_app
@@ -341,6 +342,13 @@ def test_doctor_finds_this_machine_fit(shell: Shell) -> None:
     assert "✗" not in text
     for subject in ("Python", "CPUs", "memory", "shared memory", "Unix sockets", "open files", "a task"):
         assert re.search(rf"^[✓!] {subject} ", text, re.MULTILINE), subject
+
+
+@needs_mpi
+def test_doctor_starts_ranks(shell: Shell) -> None:
+    assert re.search(
+        r"^✓ MPI .*mpi4py \d.*mpiexec, two ranks after .*s, then ", shell.run("doctor").stdout, re.MULTILINE
+    )
 
 
 def test_doctor_says_what_is_wrong_and_fails(shell: Shell) -> None:

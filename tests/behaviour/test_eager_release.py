@@ -197,8 +197,36 @@ def test_3_a_task_that_declares_nothing() -> None:
 
 
 def test_3_no_task_at_all() -> None:
-    with pytest.raises(ReturnsMismatch, match="is for the body of a task"):
+    with pytest.raises(ReturnsMismatch, match=r"is for the body of a task.*use Runtime\(mode='inline'\)"):
         ready_value(1, 0)
+    with pytest.raises(ReturnsMismatch, match="is for the body of a task"):
+        produce.__wrapped__()
+
+
+@pytest.mark.parametrize("environ", [{}, {"PENSTOCK_MODE": "inline"}], ids=["workers", "in sequence"])
+@only_workers
+def test_3_a_program_that_starts_no_runtime(script: Any, environ: dict[str, str]) -> None:
+    done = script(
+        """
+from penstock import ready_value, task, wait_on
+
+@task(returns=3)
+def produce(words):
+    for index in (2, 0):
+        ready_value(words, index)
+        words.append("later")
+    return None, "rest", None
+
+@task(returns=1)
+def joined(words):
+    return " ".join(words)
+
+parts = produce(["a", "b"])
+print(wait_on(joined(parts[2])), "|", wait_on(joined(parts[0])), "|", wait_on(parts[1]))
+""",
+        **environ,
+    )
+    assert done.stdout == "a b | a b later | rest\n", done.stderr
 
 
 def test_3_an_object_that_cannot_be_pickled() -> None:

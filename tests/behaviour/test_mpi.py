@@ -680,10 +680,14 @@ def refuses() -> None:
 
 def test_the_log_tells_of_worlds_and_ranks(tmp_path: Path) -> None:
     with penstock.Runtime(cpus=4, log=True, run_dir=str(tmp_path / "run")):
-        wait_on([pids(), pids_and("says so")])
+        left = wait_on([pids(), pids_and("says so")])[1]
         future = refuses()
         with pytest.raises(LookupError):
             wait_on(future)
+        until = time.monotonic() + 10  # the end of a run does not wait for what has no more to do
+        while "the task said so" not in (tmp_path / "run" / "events.jsonl").read_text() and time.monotonic() < until:
+            time.sleep(0.01)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in left)
     found = list(read_log(tmp_path / "run" / "events.jsonl"))
     started = [record for record in found if isinstance(record, records.WorldStarted)]
     ended = [record for record in found if isinstance(record, records.WorldEnded)]

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.behaviour.replay_programs import length, save, sleep, thinking
+from tests.behaviour.replay_programs import early_outputs, length, save, sleep, streamed, thinking
 
 import penstock
 from penstock import wait_on
 from penstock.engine.state import StorageRules
 from penstock.errors import ConfigError
+from penstock.model.events import OutputReady
 from penstock.model.resources import Node, StorageLayer
 from penstock.model.tasks import OnFailure
 from penstock.observe import records
@@ -23,7 +24,7 @@ from penstock.observe.log import EventLog
 from penstock.runtime.recorded import Recorded, workload_of
 from penstock.runtime.recorder import Recorder
 from penstock.sim.simulation import Outcome, Simulation
-from penstock.sim.workloads import Job, Workload
+from penstock.sim.workloads import Job, Part, Workload
 
 MB = 1_000_000
 CURVE = ((1, 60.0 * MB), (2, 100.0 * MB), (8, 40.0 * MB))
@@ -189,6 +190,36 @@ def test_a_device_without_a_curve_is_as_fast_as_the_run_has_seen_it(log: Log) ->
     assert recorded.simulation().run().makespan == pytest.approx(2.0, rel=0.01)
 
 
+def test_consumers_start_at_the_recorded_outputs(log: Log) -> None:
+    """One unit makes two outputs, the second of which only the run has shown; the other unit uses them."""
+    log.add(records.Submitted(0.0, 1, "produce", 1, [], [1]))
+    log.add(records.Submitted(0.0, 2, "use", 1, [1], [2]))
+    log.add(records.Launched(0.0, 1, 1, "here", 0))
+    log.add(records.Output(1.0, 1, 1, 1, 10), records.Output(2.0, 1, 1, 31, 20))
+    log.add(records.Submitted(2.0, 3, "use", 1, [31], [3]))
+    log.add(records.Launched(1.0, 2, 1, "here", 1), records.Finished(4.0, 2, 1, "here", 1, 3.0, 0))
+    log.add(records.Launched(4.0, 3, 1, "here", 1), records.Finished(7.0, 3, 1, "here", 1, 3.0, 0))
+    log.add(records.Finished(8.0, 1, 1, "here", 0, 8.0, 0))
+    recorded = log.read()
+    produce, *uses = recorded.workload.jobs
+    assert (produce.ready, produce.makes) == ((1.0, 2.0), 30)
+    assert [job.call.reads for job in uses] == [(version,) for version in produce.results]
+    begun: list[float] = []
+    watch = recorded.simulation(watch=lambda now, event: begun.append(now) if type(event) is OutputReady else None)
+    assert watch.run().makespan == 8.0
+    assert begun == [1.0, 2.0]
+    four = recorded.simulation(nodes=[node(1)]).run().makespan
+    assert four == 14.0, "one unit makes first, then uses"
+
+
+def test_a_file_that_was_handed_over_keeps_its_size(log: Log) -> None:
+    log.add(records.Submitted(0.0, 1, "f", 1, [], [1, 2, 3], paths=["/x/early", "/x/late"]))
+    log.add(records.Launched(0.0, 1, 1, "here", 0), records.Output(1.0, 1, 1, 2, 500))
+    log.add(records.Finished(2.0, 1, 1, "here", 0, 2.0, 77, sizes=[70]))
+    [job] = log.read().workload.jobs
+    assert (job.sizes, job.makes, job.ready) == ((500, 70), 7, ())
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -230,7 +261,7 @@ def recorded_simulation(workload: Workload, folder: Path, *nodes: Node, **option
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_replayed_simulation_takes_as_long(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    workload, jobs = Workload(), list[Job]()
+    workload, jobs = Workload(), list[Job | Part]()
     draw = data.draw
     for number in range(draw(st.integers(1, 14))):
         after = draw(st.lists(st.sampled_from(jobs), max_size=2, unique_by=id)) if jobs else []
@@ -244,7 +275,12 @@ def test_a_replayed_simulation_takes_as_long(data: st.DataObject, tmp_path_facto
             constraint = draw(st.sampled_from([None, 20.0, 50.0]))
             jobs.append(workload.io_task(f"io{constraint}", constraint=constraint, **details))
         else:
-            jobs.append(workload.task("f", cpus=draw(st.integers(1, 2)), priority=draw(st.integers(0, 1)), **details))
+            # Nor are two outputs there at once.
+            shares = draw(st.lists(st.sampled_from([0.21, 0.43, 0.77]), max_size=3, unique=True))
+            ready = [share * seconds for share in shares]
+            cpus, priority = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+            job = workload.task("f", cpus=cpus, priority=priority, ready=ready, **details)
+            jobs += [job, *(job[index] for index in range(len(ready)))]
     folder = tmp_path_factory.mktemp("replayed")
     nodes = [node(2, DISK), Node("there", 3, 10**9, (), (DISK,), 4)][: draw(st.integers(1, 2))]
     outcome, recorded = recorded_simulation(workload, folder, *nodes)
@@ -333,6 +369,16 @@ def test_a_program_on_two_units_tells_how_long_it_takes_on_one(tmp_path: Path) -
     changed = two.simulation(nodes=nodes, costs=one.costs)
     assert changed.run().makespan == pytest.approx(one.makespan, rel=0.15)
     assert one.makespan - one.costs.start > 1.2 * (two.makespan - two.costs.start)
+
+
+@pytest.mark.parametrize("program", [early_outputs, streamed])
+def test_a_program_with_early_outputs(tmp_path: Path, program: Callable[[], object]) -> None:
+    recorded = run(program, tmp_path)
+    producer = recorded.workload.jobs[0]
+    assert len(producer.ready) >= 6
+    assert recorded.simulation().run().makespan == pytest.approx(recorded.makespan, rel=0.1)
+    # The same with all outputs at the end would take longer: what is recorded is that they were early.
+    assert recorded.makespan - recorded.costs.start < 1.3
 
 
 def test_files_on_an_emulated_device(tmp_path: Path) -> None:

@@ -190,6 +190,65 @@ def test_data_that_were_fetched_from_another_node_are_on_the_path() -> None:
     assert shown(analysis.critical_path.segments) == [("fetching data", 0.0, 1.5, 1), ("running", 1.5, 4.0, 1)]
 
 
+def handed_over(task: int, t: float, version: int, attempt: int = 1) -> Record:
+    return records.Output(t, task, attempt, version, 0)
+
+
+def test_an_early_output_is_on_the_path_and_not_the_end_of_its_task() -> None:
+    run = [
+        *started(2),
+        called(1, name="produce"),
+        called(2, reads=[11], name="use"),
+        sent(1, 0.0),
+        handed_over(1, 2.0, 11),
+        sent(2, 2.5, lane=1),
+        done(1, 4.0, 4.0),
+        done(2, 6.0, 3.5, lane=1),
+    ]
+    analysis = analyse(run)
+    assert shown(analysis.critical_path.segments) == [
+        ("running", 0.0, 2.0, 1),
+        ("waiting", 2.0, 2.5, 2),
+        ("running", 2.5, 6.0, 2),
+    ]
+    assert analysis.waiting["data of other tasks"] == 2.0
+    assert_sound(analysis)
+
+
+def test_the_last_of_several_data_counts_whether_it_came_early_or_not() -> None:
+    late = [*started(3), called(1), called(2), called(3, reads=[11, 2]), sent(1, 0.0), sent(2, 0.0, lane=1)]
+    late += [handed_over(1, 1.0, 11), done(2, 3.0, 3.0, lane=1), sent(3, 3.0, lane=1)]
+    late += [done(1, 4.0, 4.0), done(3, 5.0, 2.0, lane=1)]
+    assert shown(analyse(late).critical_path.segments) == [("running", 0.0, 3.0, 2), ("running", 3.0, 5.0, 3)]
+
+
+def test_a_producer_that_failed_after_an_output_is_on_the_path_of_who_used_it() -> None:
+    run = [*started(2), called(1), called(2, reads=[11]), sent(1, 0.0), handed_over(1, 2.0, 11), sent(2, 2.0, lane=1)]
+    run += [records.Failed(3.0, 1, 1, "a", 0, "exception", "no", final=False), records.Launched(3.0, 1, 2, "a", 0)]
+    run += [handed_over(1, 4.0, 11, attempt=2), done(1, 4.5, 1.5), done(2, 5.0, 3.0, lane=1)]
+    path = analyse(run).critical_path.segments
+    assert [(segment.start, segment.end, segment.task, segment.attempt) for segment in path] == [
+        (0.0, 2.0, 1, 1),
+        (2.0, 5.0, 2, 1),
+    ]
+
+
+def test_the_program_waited_for_an_early_output_before_it_called_the_next() -> None:
+    run = [*started(2), called(1), sent(1, 0.0), handed_over(1, 2.0, 11), records.Waited(2.1, 2.1)]
+    run += [called(2, 2.5, reads=[11]), sent(2, 2.5, lane=1), done(1, 3.0, 3.0), done(2, 6.0, 3.5, lane=1)]
+    assert shown(analyse(run).critical_path.segments) == [
+        ("running", 0.0, 2.0, 1),
+        ("program", 2.0, 2.5, 0),
+        ("running", 2.5, 6.0, 2),
+    ]
+
+
+def test_a_producer_that_the_log_does_not_end_is_on_the_path() -> None:
+    run = [*started(2), called(1), called(2, reads=[11]), sent(1, 0.0), handed_over(1, 2.0, 11), sent(2, 2.0, lane=1)]
+    run += [done(2, 5.0, 3.0, lane=1)]
+    assert shown(analyse(run).critical_path.segments)[:1] == [("running", 0.0, 2.0, 1)]
+
+
 def test_tasks_that_take_no_time_end_the_walk() -> None:
     run = [record for task in range(1, 4) for record in (called(task), sent(task, 0.0), done(task, 0.0, 0.0))]
     analysis = analyse(started() + run)
@@ -384,7 +443,9 @@ def workloads(draw: st.DrawFn) -> Workload:
         if draw(st.booleans()):
             cpus, fails = draw(st.integers(1, 3)), draw(st.sampled_from([0.0, 0.0, 0.4]))
             more = {"retries": 50, "makes": draw(st.sampled_from([0, 100 * MB]))}
-            jobs.append(workload.task(f"t{cpus}", seconds=seconds, cpus=cpus, after=after, fails=fails, at=at, **more))
+            more["ready"] = draw(st.lists(st.sampled_from([0.0, seconds / 4, seconds / 2, seconds]), max_size=3))
+            job = workload.task(f"t{cpus}", seconds=seconds, cpus=cpus, after=after, fails=fails, at=at, **more)
+            jobs += [job, *(job[index] for index in range(len(job.ready)))]
         else:
             files = [(f"/gpfs/x{number}", draw(st.sampled_from([0, 100 * MB])))]
             constraint = draw(st.sampled_from([None, "10MB/s", "40MB/s", "auto"]))

@@ -15,6 +15,8 @@ def ready_value(obj: Any, index: int | None = None) -> None:
 
     The object is pickled now: what the task does to it afterwards changes nothing. Without an index it is the first
     output that was not handed over yet. The task must declare how many values it returns.
+
+    In an MPI task every rank may call it; the index counts the outputs of all ranks, and must be given.
     """
     _release("ready_value").value(obj, index)
 
@@ -36,5 +38,6 @@ def _release(call: str) -> Releasing:
     release = release_of()
     if release is None:
         what = "returns=N, or returns=... for any number" if call == "ready_value" else "FILE_OUT or FILE_INOUT"
-        raise Mismatch(f"{call}() is for the body of a task that declares {what}; this is none")
+        hint = "" if inside_task() else "; to run tasks in this very process, use Runtime(mode='inline')"
+        raise Mismatch(f"{call}() is for the body of a task that declares {what}; this is none{hint}")
     return release

@@ -105,6 +105,16 @@ def _checked(values: dict[str, Any], declaration: Declaration) -> MPI:
                 f"@mpi of {task}: parameter {name!r} is {direction!r}, but every rank has a copy of its own; "
                 f"declare {advice}"
             )
+    if declaration.generator:
+        raise DefinitionError(
+            f"@mpi of {task}: it yields its outputs, but several ranks would yield at once; declare how many outputs "
+            f"there are in all, returns=N, and hand each over in one rank by ready_value(obj, index)"
+        )
+    if declaration.streams:
+        raise DefinitionError(
+            f"@mpi of {task}: returns=... means outputs one after the other, which ranks do not have; declare how many "
+            f"there are in all, returns=N, and hand each over in one rank by ready_value(obj, index)"
+        )
     if declaration.implementations:
         raise DefinitionError(f"@mpi of {task}: a task with several implementations cannot be an MPI task")
     return MPI(

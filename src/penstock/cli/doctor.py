@@ -48,7 +48,7 @@ def doctor() -> None:
 
 def _all_checks() -> Iterator[Check]:
     local = (_python, _settings, _machine, _shared_memory, _temporary, _storage, _leftovers)
-    for look in (*local, _sockets, _open_files, _extras, _round_trip):
+    for look in (*local, _sockets, _open_files, _extras, _mpi, _round_trip):
         yield from _guarded(look)
 
 
@@ -250,6 +250,48 @@ def _extras() -> Iterator[Check]:
         yield Check("✓", "numpy", version("numpy"))
     except PackageNotFoundError:
         yield Check("·", "numpy", "not installed; only programs with arrays need it: pip install numpy")
+
+
+def _rank() -> int:
+    from penstock import mpi
+
+    return mpi.comm().Get_rank()
+
+
+def _mpi() -> Iterator[Check]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    from penstock.executors.mpi_runner import find_runner
+
+    try:
+        binding = f"mpi4py {version('mpi4py')}"
+    except PackageNotFoundError:
+        yield Check("·", "MPI", "mpi4py not installed; only MPI tasks need it: pip install 'penstock[mpi]'")
+        return
+    runner = find_runner("mpiexec")
+    if runner is None:
+        advice = "pip install 'penstock[mpi]' brings one, or name another: @mpi(processes=2, runner=...)"
+        yield Check("!", "MPI", f"{binding}, but mpiexec is neither beside this Python nor on the PATH", advice)
+    else:
+        yield _ranks_together(f"{binding}, {runner}")
+
+
+def _ranks_together(what: str) -> Check:
+    """Two ranks are started: a runner of one MPI and a library of another fail only then."""
+    from penstock import PenstockError, Runtime, mpi, task, wait_on
+    from penstock.units import format_duration
+
+    ranks = mpi(processes=2)(task(returns=list, timeout=30)(_rank))
+    with Runtime(cpus=2, mode="parallel"):
+        times = []
+        for _ in range(2):
+            begin = time.perf_counter()
+            try:
+                wait_on(ranks())
+            except PenstockError as error:
+                return Check("!", "MPI", what, str(error).splitlines()[0])
+            times.append(time.perf_counter() - begin)
+    return Check("✓", "MPI", f"{what}, two ranks after {format_duration(times[0])}, then {format_duration(times[1])}")
 
 
 def _same(value: int) -> int:

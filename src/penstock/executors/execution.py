@@ -187,6 +187,7 @@ def _carry_out_call(
     raise_unlooked()
     if watch is not None:
         watch.compare()
+    files.ensure_left_alone()
     outputs = _returned(result, function, segments, release)
     for index, (output, shape) in enumerate(zip(run.outputs, shapes, strict=True)):
         if output.file is not None:

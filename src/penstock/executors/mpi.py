@@ -23,6 +23,7 @@ from penstock.data.gathered import gathered
 from penstock.data.segments import Segments
 from penstock.data.serializer import NONE
 from penstock.executors.execution import Function
+from penstock.executors.mpi_early import HandedOver
 from penstock.executors.mpi_ranks import RankLost, Ranks, Refused, WorldFailed
 from penstock.executors.mpi_wire import RankDone, RankRun, Welcome
 from penstock.executors.tracebacks import describe
@@ -30,6 +31,7 @@ from penstock.executors.wire import (
     CLAIM,
     Define,
     Done,
+    Early,
     Error,
     RankFailed,
     Ready,
@@ -42,7 +44,7 @@ from penstock.executors.wire import (
 )
 from penstock.executors.worker import Setup
 from penstock.executors.written_files import WrittenFiles, is_for_want_of_room
-from penstock.model.data import FileRef, Slot, Value
+from penstock.model.data import FileRef, Slot, Value, segments_of
 from penstock.model.tasks import Failure, FailureKind
 from penstock.model.worlds import World
 
@@ -129,9 +131,11 @@ class Keeper:
         files = WrittenFiles(run, function, self._segments, self._layers)
         started = time.perf_counter()
         try:
-            done, spoilt = self._together(run, declared, self._place(run, files))
-            outputs = self._outputs(declared, done)
-            outputs += [files.finish(output) for output in run.outputs]
+            over = HandedOver(run, declared, files, self._ranks.pids, self._forward)
+            done, spoilt = self._together(run, declared, self._place(run, files), over)
+            files.ensure_left_alone()
+            outputs = self._outputs(declared, done, over)
+            outputs += [None if over.is_over(i) else files.finish(one) for i, one in enumerate(run.outputs)]
             self._ranks.delivered()
             outcome = Done(run.task, run.attempt, outputs, max(one.seconds for one in done))
         except BaseException as error:
@@ -141,6 +145,9 @@ class Keeper:
             files.clear()
         self._messages.sendall((frame(Spent(spoilt)) if spoilt else b"") + frame(outcome))
         return not spoilt
+
+    def _forward(self, early: Early) -> None:
+        self._messages.sendall(frame(early))
 
     def _place(self, run: Run, files: WrittenFiles) -> dict[int, str]:
         """Where the ranks write the files that the attempt is to make."""
@@ -153,33 +160,39 @@ class Keeper:
             placed[index] = arguments[output.path[0]]
         return placed
 
-    def _together(self, run: Run, declared: Define, files: dict[int, str]) -> tuple[list[RankDone], str]:
+    def _together(
+        self, run: Run, declared: Define, files: dict[int, str], over: HandedOver
+    ) -> tuple[list[RankDone], str]:
         """Have all ranks carry out an attempt; what each delivers, and why the world takes no other, if so."""
         for last_try in (False, True):
             seconds = self._ranks.assemble()
             if seconds is not None:
                 self._messages.sendall(frame(WorldStarted(seconds)))
             try:
-                done = self._ranks.run(declared, RankRun(run, files))
+                done = self._ranks.run(declared, RankRun(run, files), over.take)
             except Refused as refused:
                 if last_try:
                     raise WorldFailed(f"its ranks refuse it: {refused}") from None
                 self._ranks.end()
                 self._ranks.start()
+                over.begin_again()
                 continue
             return done, next((one.spoilt for one in done if one.spoilt), "")
         raise AssertionError
 
-    def _outputs(self, declared: Define, done: list[RankDone]) -> list[Slot | None]:
+    def _outputs(self, declared: Define, done: list[RankDone], over: HandedOver) -> list[Slot | None]:
         values = [_value(one) for one in done]
         if declared.returns in (-1, 1):
             return [gathered(values)]
         if declared.returns == 0:
-            return [NONE]
+            return [_nothing_of(declared, values)]
+        if over.any_value():
+            return over.rest(values, lambda value: self._remove(segments_of(value)))
         if declared.returns != len(values):
             raise WorldFailed(
                 f"task {declared.name} declares returns={declared.returns} but its {len(values)} ranks return a value "
-                f"each; declare returns=list or returns={len(values)}",
+                f"each; declare returns=list or returns={len(values)}, or have the ranks hand over the outputs by "
+                f"ready_value(obj, index)",
                 FailureKind.RETURNS,
             )
         return list(values)
@@ -188,6 +201,7 @@ class Keeper:
         """End the world, remove what it has made, and say what was wrong."""
         self._ranks.end()
         files.withdraw()
+        files.clear()  # before anybody hears of the failure
         self._remove(self._ranks.undelivered(self._segments))
         out = b""
         if isinstance(error, RankLost):
@@ -210,6 +224,15 @@ class Keeper:
 
 def _nothing() -> None:
     """Stands for the body of a task, which only ranks call."""
+
+
+def _nothing_of(declared: Define, values: list[Value]) -> Value:
+    """The result of a task that says it has none."""
+    for rank, value in enumerate(values):
+        if value != NONE:
+            message = f"task {declared.name} declares returns=0 but returned a value"
+            raise RankLost(rank, Failure(FailureKind.RETURNS, message))
+    return NONE
 
 
 def _value(done: RankDone) -> Value:

@@ -9,6 +9,7 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 from penstock.data.segments import Segments
 from penstock.executors.mpi_progress import Watched, progress_file
@@ -24,8 +25,8 @@ from penstock.executors.mpi_wire import (
     Welcome,
     frames_from_rank,
 )
-from penstock.executors.wire import Define, frame
-from penstock.model.data import SegmentId, segments_of
+from penstock.executors.wire import Define, Early, frame
+from penstock.model.data import SegmentId, Slot, segments_of
 from penstock.model.tasks import Failure, FailureKind
 from penstock.model.worlds import World
 
@@ -88,6 +89,8 @@ class Ranks:
         self._started = 0.0
         #: by rank, the last segment of which the program was told
         self._last_segment = [0] * world.processes
+        #: told of what ranks hand over in the attempt that runs
+        self._take_early: Callable[[int, Early], None] = lambda rank, message: None
 
     def descriptors(self) -> list[int]:
         """What is readable when somebody of the world has something to say, or is gone."""
@@ -133,12 +136,12 @@ class Ranks:
         self._listener = None
         os.unlink(self._address)
         # All are in, so the files by which they share memory need no name any more: killed ranks would leave them.
-        remove_files(shared_files_of(self._pids()))
+        remove_files(shared_files_of(self.pids()))
         return time.monotonic() - self._started
 
     def end(self) -> None:
         """Kill every process of the world."""
-        left = shared_files_of(self._pids())
+        left = shared_files_of(self.pids())
         if self._runner is not None:
             self._runner.end()
             self._runner = None
@@ -156,8 +159,9 @@ class Ranks:
     def _members(self) -> list[_Member]:
         return list(self._by_descriptor.values())
 
-    def _pids(self) -> list[int]:
-        return [member.hello.pid for member in self._members() if member.hello is not None]
+    def pids(self) -> list[int]:
+        """Processes of those that have reported; once all have, by rank."""
+        return [member.hello.pid for member in self._ranks or self._members() if member.hello is not None]
 
     def _complete(self) -> bool:
         return len(self._by_descriptor) == self._world.processes
@@ -179,8 +183,9 @@ class Ranks:
 
     # --- attempts -----------------------------------------------------------------------------------------------
 
-    def run(self, declared: Define, message: RankRun) -> list[RankDone]:
-        """Have every rank carry out an attempt; what each delivers."""
+    def run(self, declared: Define, message: RankRun, take_early: Callable[[int, Early], None]) -> list[RankDone]:
+        """Have every rank carry out an attempt; what each delivers. Outputs handed over before: to ``take_early``."""
+        self._take_early = take_early
         data = frame(message)
         if declared.function not in self._defined:
             self._defined.add(declared.function)
@@ -203,8 +208,11 @@ class Ranks:
     def delivered(self) -> None:
         """What the ranks last answered is the program's now."""
         for rank, member in enumerate(self._ranks):
-            made = [] if member.answer is None else [max(segments_of(one), default=0) for one in member.answer.outputs]
-            self._last_segment[rank] = max([self._last_segment[rank], *made])
+            for output in () if member.answer is None else member.answer.outputs:
+                self._is_delivered(rank, output)
+
+    def _is_delivered(self, rank: int, output: Slot | None) -> None:
+        self._last_segment[rank] = max([self._last_segment[rank], *segments_of(output)])
 
     def undelivered(self, segments: Segments) -> list[SegmentId]:
         """Segments of ranks that are of no use."""
@@ -273,6 +281,10 @@ class Ranks:
                 member.hello = message
                 folder, writer = self._welcome.setup.memory_dir, self._welcome.writer
                 member.watched = Watched(progress_file(folder, writer, message.rank), message.pid)
+            case Early():
+                rank = self._ranks.index(member)
+                self._take_early(rank, message)
+                self._is_delivered(rank, message.value)
             case RankDone():
                 member.answer = message
             case RankError():

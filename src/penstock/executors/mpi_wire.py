@@ -1,7 +1,7 @@
 """What the keeper of an MPI world and its ranks say to each other.
 
-Every rank has a channel of its own to the keeper, which passes on to the node executor what concerns it. A message by
-which a rank hands over an output early would be one more of ``FromRank``.
+Every rank has a channel of its own to the keeper, which passes on to the node executor what concerns it. An output that
+a rank hands over early is a message that workers send too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from penstock.executors.wire import Define, Frames, Run
+from penstock.executors.wire import Define, Early, Frames, Run
 from penstock.executors.worker import Setup
 from penstock.model.data import Slot
 from penstock.model.tasks import Failure
@@ -88,7 +88,7 @@ class Leaving(Struct, array_like=True, tag="x"):
 
 
 ToRank = Welcome | Define | RankRun
-FromRank = Hello | RankDone | RankError | Unfit | Leaving
+FromRank = Hello | Early | RankDone | RankError | Unfit | Leaving
 
 
 def frames_to_rank() -> Frames[ToRank]:

@@ -1,7 +1,7 @@
 """What runs inside a rank: report, wait for an attempt, carry out its body together with the others, say how it went.
 
     keeper ── Welcome, Define, RankRun ──▶ channel thread ──▶ main thread: MPI and the task's body
-           ◀── Hello, RankDone, RankError, Unfit, Leaving ──
+           ◀── Hello, Early, RankDone, RankError, Unfit, Leaving ──
 
 Started by the runner of an MPI as ``python -m penstock.executors.mpi_worker``. The channel thread notices when the
 keeper is gone, and ends the process whatever its main thread is waiting for.
@@ -21,7 +21,9 @@ from msgspec.structs import replace
 
 from penstock.data.segments import Segments
 from penstock.executors import mpi_world
+from penstock.executors.early import following
 from penstock.executors.execution import Function, carry_out, define
+from penstock.executors.mpi_early import RankRelease
 from penstock.executors.mpi_parts import with_parts
 from penstock.executors.mpi_progress import Progress, progress_file, stack_of
 from penstock.executors.mpi_runner import SOCKET, short
@@ -94,13 +96,16 @@ class _Rank:
         run = message.run
         declared, function = self._functions[run.function]
         body = with_parts(function, declared, run.outputs, message.files, self._world.rank, self._world.size)
-        own = Function(body, function.name, 0 if function.returns == 0 else -1, declared.parameters)
+        # What it returns is the rank's own value, and what it hands over is not for carry_out to judge.
+        own = Function(body, function.name, -1, declared.parameters)
         layer = self._layers.get(run.layer)
-        alone = replace(run, outputs=(), writable=(), in_place=(), redirected=())
-        if layer is not None and layer.cpus:
-            with near_device(layer.cpus):
-                return self._outcome(alone, own)
-        return self._outcome(alone, own)
+        release = RankRelease(message, declared, self._world.size, self._segments, self._channel.send)
+        following(release, alone=True)
+        try:
+            with near_device(layer.cpus) if layer is not None and layer.cpus else contextlib.nullcontext():
+                return self._outcome(replace(run, outputs=(), writable=(), in_place=(), redirected=()), own)
+        finally:
+            following(None, alone=True)
 
     def _outcome(self, run: Run, function: Function) -> FromRank:
         outcome = carry_out(run, function, self._segments, self._layers, strict=self._strict)

@@ -34,6 +34,8 @@ class KeptWorld(Worker):
         super().__init__(number, seat, 0)
         self.world = world
         self.ranks = world.processes
+        #: why it takes no more tasks
+        self.said: Spent | None = None
 
 
 class Worlds:
@@ -86,12 +88,18 @@ class Worlds:
 
     def told(self, worker: Worker, message: WorldStarted | RankFailed | Spent) -> None:
         """What a keeper said besides how tasks ended."""
-        worker.spent = worker.spent or isinstance(message, Spent)
-        self._observe(worker.seat.lane, worker.ranks, message)
+        if isinstance(message, Spent):
+            assert isinstance(worker, KeptWorld)
+            worker.spent, worker.said = True, message
+        else:
+            self._observe(worker.seat.lane, worker.ranks, message)
 
     def ended(self, worker: Worker | None) -> None:
         """A process is gone, and perhaps it kept a world."""
-        if worker is not None and worker.ranks:
+        if isinstance(worker, KeptWorld):
+            # The reason is told with the end: until then its lane may have seen other worlds end.
+            if worker.said is not None:
+                self._observe(worker.seat.lane, worker.ranks, worker.said)
             self._observe(worker.seat.lane, worker.ranks, None)
 
 

@@ -77,6 +77,8 @@ class WrittenFiles:
         self._placed: list[tuple[Output, str, LayerFolder | None]] = []
         #: files in their place on the layer, of no use unless the attempt as a whole delivers
         self._finished: list[str] = []
+        #: files that were handed over early, by where the task wrote them
+        self._early: dict[str, Output] = {}
 
     def place(self, index: int, output: Output, arguments: dict[int | str, Any]) -> None:
         """Give the task a private path to write to, with the name it asked for."""
@@ -161,7 +163,17 @@ class WrittenFiles:
         finished = self.finish(output)
         if finished.path in self._finished:
             self._finished.remove(finished.path)
+        self._early[path] = output
         return finished
+
+    def ensure_left_alone(self) -> None:
+        """Refuse what the task wrote to a file after it handed it over: that would be lost without a word."""
+        for path, output in self._early.items():
+            if os.path.lexists(path):
+                raise TaskError(
+                    f"task {self._function.name} wrote to {output.file} after ready_file() had handed it over; nobody "
+                    f"would see that, so hand a file over when it is complete"
+                )
 
     def _plain_file(self, path: str, output: Output) -> tuple[str, int]:
         """Where the file is that the task wrote, and its size; a link to one beside it counts as that."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
+from operator import itemgetter
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from penstock.observe.history import Attempt, History
 from penstock.observe.waiting import STARTING
@@ -27,6 +27,7 @@ PROGRAM = "program"
 #: the program is at work, not waiting, while it calls one task after the other faster than this share of the run
 _PAUSE = 1e-3
 _LEAST_PAUSE = 1e-3
+_TIME = itemgetter(0)
 
 
 class Segment(Struct, frozen=True, omit_defaults=True):
@@ -82,10 +83,9 @@ def critical_path(history: History) -> Chain:
         if attempt.after >= 0:
             index, until = attempt.after, attempt.ready
             continue
-        index, resumed = program.waited_for(attempt, index)
-        until = resumed
-        if attempt.ready > resumed:
-            path.append(Segment(PROGRAM, resumed, attempt.ready))
+        index, until = program.waited_for(attempt)
+        if attempt.ready > until:
+            path.append(Segment(PROGRAM, until, attempt.ready))
             positions.append(-1)
     path.reverse()
     positions.reverse()
@@ -103,15 +103,16 @@ def _with_reasons(segment: Segment, reasons: dict[str, float]) -> Segment:
 def _of_attempt(attempt: Attempt, until: float) -> list[Segment]:
     """The segments of one attempt up to a time, the last one first."""
     about, number = (attempt.task, attempt.group.name, attempt.node), attempt.number
-    fetched = min(attempt.ended, attempt.begun + attempt.fetching)
+    ended = min(attempt.ended, until)
+    begun = min(attempt.begun, ended)
+    fetched = min(ended, begun + attempt.fetching)
     segments = [
-        Segment(RUNNING, fetched, attempt.ended, *about, attempt=number),
-        Segment(FETCHING, attempt.begun, fetched, *about, attempt=number),
-        Segment(WAITING, attempt.taken, attempt.begun, *about, {STARTING: attempt.begun - attempt.taken}, number),
+        Segment(RUNNING, fetched, ended, *about, attempt=number),
+        Segment(FETCHING, begun, fetched, *about, attempt=number),
+        Segment(WAITING, attempt.taken, begun, *about, {STARTING: begun - attempt.taken}, number),
         Segment(WAITING, attempt.ready, attempt.taken, *about, attempt=number),
     ]
-    within = (segment if segment.end <= until else replace(segment, end=until) for segment in segments)
-    return [segment for segment in within if segment.end > segment.start]
+    return [segment for segment in segments if segment.end > segment.start]
 
 
 class _Program:
@@ -124,22 +125,22 @@ class _Program:
         # The log tells of waits; older ones do not, and a simulated program's show only as pauses between calls.
         self._waits = sorted(history.waits or pauses, key=lambda wait: wait[1])
         self._until = [until for _, until in self._waits]
-        ends = [(attempt.ended, position) for position, attempt in enumerate(history.attempts)]
-        #: what may have ended a wait: when, the attempt's position, and whether it went on after that
-        self._moments = sorted([(*end, False) for end in ends] + [(*one, True) for one in history.releases])
+        attempts = history.attempts
+        ends = [(attempt.ended, position) for position, attempt in enumerate(attempts)]
+        #: what may have ended a wait: when, and whose end or early output it was: its position, and that of its call
+        self._moments = sorted((when, at, attempts[at].call) for when, at in (*ends, *history.releases))
 
-    def waited_for(self, attempt: Attempt, index: int) -> tuple[int, float]:
+    def waited_for(self, attempt: Attempt) -> tuple[int, float]:
         """The attempt whose end or early output let the program go on to this one's call, and when that was; or -1."""
         moments = self._moments
         for position in range(bisect_right(self._until, attempt.submitted) - 1, -1, -1):
             since, until = self._waits[position]
-            at = bisect_right(moments, (until, len(moments), True)) - 1
-            while at >= 0 and moments[at][0] > since:
-                when = moments[at][0]
-                # Of several at that moment, the first will do, and is the same every time.
-                at = bisect_left(moments, (when, -1, False))
-                _, found, goes_on = moments[at]
-                if goes_on or found < index:
-                    return found, when
-                at -= 1
+            at = bisect_right(moments, until, key=_TIME) - 1
+            while at >= 0 and (when := moments[at][0]) > since:
+                first = bisect_left(moments, when, key=_TIME)
+                # What was called later cannot have let the program go on. Of several, the first is as good as any.
+                for _, found, call in moments[first : at + 1]:
+                    if call < attempt.call:
+                        return found, when
+                at = first - 1
         return -1, 0.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.data.segments import Access, Segments
 from penstock.data.serializer import load
 from penstock.data.slots import current
-from penstock.errors import PenstockError, SerializationError
+from penstock.errors import CallError, PenstockError, SerializationError
 from penstock.model.data import FileRef, Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind
 
@@ -148,7 +148,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     def cancel(self) -> bool:
         """Cancel the task if it has not started; ``penstock.cancel`` also ends one that runs."""
-        return self._runtime.cancel(self._task, kill=False)
+        return self._state == _CANCELLED or self._runtime.cancel(self._task, kill=False)
 
     def cancelled(self) -> bool:
         return self._state == _CANCELLED
@@ -252,10 +252,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 class StreamedFuture(Future[T]):
     """An output of a stream."""
 
-    __slots__ = ("fixed",)
+    __slots__ = ("_on_update", "fixed")
 
-    def __init__(self, runtime: Runtime, task: int, version: VersionId) -> None:
+    def __init__(self, runtime: Runtime, task: int, version: VersionId, on_update: Callable[[], None]) -> None:
         super().__init__(runtime, task, version)
+        self._on_update = on_update
         #: it is part of a stream that a task was given as a whole, so no task may update it for now
         self.fixed = False
 
@@ -268,6 +269,10 @@ class StreamedFuture(Future[T]):
     def outcome(self) -> Slot | Failure | None:
         """Its value as it lies in the store, or why there is none."""
         return self._outcome
+
+    def renew(self, task: int, version: VersionId) -> VersionId:
+        self._on_update()
+        return super().renew(task, version)
 
 
 class PlacedFuture(Future[T]):
@@ -288,8 +293,13 @@ def _load(outcome: Any, segments: Segments, task: int) -> Any:
         ) from error
 
 
-def _prepare(futures: list[Any]) -> None:
+def _prepare(futures: list[Any], call: str) -> None:
     """Whoever waits for these must not wait in vain; futures of calls inside a task are done already."""
+    for future in futures:
+        if not isinstance(future, concurrent.futures.Future):
+            what = f"{call}() takes futures, but was given {future!r:.80} among them"
+            hint = f"; what holds several is given by itself, or as one of many: {call}([*a, *b])"
+            raise CallError(what + hint if isinstance(future, Iterable) else what)
     for future in futures[:1]:
         if isinstance(future, Future):
             future._runtime.before_wait()
@@ -298,7 +308,7 @@ def _prepare(futures: list[Any]) -> None:
 def as_completed(futures: Iterable[Future[T]], timeout: float | None = None) -> Iterator[Future[T]]:
     """The futures in the order in which they are done."""
     awaited: list[Any] = list(dict.fromkeys(futures))
-    _prepare(awaited)
+    _prepare(awaited, "as_completed")
     driver = _driver_of(awaited)
     if driver is None:
         yield from concurrent.futures.as_completed(awaited, timeout)  # type: ignore[misc]
@@ -343,7 +353,7 @@ def wait(
 ) -> Any:
     """``concurrent.futures.wait``: the sets of those done and not done."""
     futures = list(futures)
-    _prepare(futures)
+    _prepare(futures, "wait")
     driver = _driver_of(futures)
     with contextlib.nullcontext() if driver is None else driver.awaiting():
         return concurrent.futures.wait(futures, timeout, return_when)

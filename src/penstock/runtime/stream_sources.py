@@ -14,7 +14,7 @@ from penstock.model.events import OutputReady
 
 if TYPE_CHECKING:
     from penstock.runtime.driver import Driver
-    from penstock.runtime.streams import StreamSource
+    from penstock.runtime.stream_source import StreamSource
 
 __all__ = ["StreamSources"]
 

@@ -26,7 +26,7 @@ from penstock.runtime.recorded.run import Attempt, Call, Function, RecordedRun
 from penstock.runtime.recorded.transfers import Transfers
 from penstock.sim.simulation import Simulation
 from penstock.sim.work import Costs
-from penstock.sim.workloads import Job, Workload
+from penstock.sim.workloads import Job, Part, Workload
 from penstock.tuning.spec import is_auto, parse
 from penstock.units import parse_rate
 
@@ -125,7 +125,7 @@ class _Rebuilding:
         self._run = run
         self._transfers = transfers
         self._jobs: dict[TaskId, Job] = {}
-        self._makers: dict[VersionId, Job] = {}
+        self._makers: dict[VersionId, Job | Part] = {}
         steps = steps_of(run)
         skipped: Steps = []
         for call in run.calls.values():
@@ -137,13 +137,15 @@ class _Rebuilding:
             self._add(call, before)
 
     def _add(self, call: Call, steps: Steps) -> None:
-        function = self._function(call)
+        function, seconds = self._function(call), self._seconds(call)
+        ready = _ready(call, seconds)
         made = [version for version in call.reads if version in self._makers]
         files = {version: self._transfers.file(version) for version in made}
         job = self.workload.add(
             function.name,
             function.requirements,
-            seconds=self._seconds(call),
+            seconds=seconds,
+            ready=ready,
             after=list({id(job): job for job in (self._makers[one] for one in made if files[one] is None)}.values()),
             reads=[path for path in files.values() if path is not None],
             writes=call.files,
@@ -156,6 +158,8 @@ class _Rebuilding:
         )
         self._jobs[call.task] = job
         self._makers.update(dict.fromkeys(call.writes, job))
+        if ready:
+            self._makers.update((version, Part(job, index)) for index, version in enumerate(call.returned))
 
     def _counts(self, step: float | TaskId) -> bool:
         return not isinstance(step, int) or step in self._jobs
@@ -175,3 +179,12 @@ class _Rebuilding:
         if not attempts:
             return 0.0
         return max(0.0, attempts[-1].seconds - self._transfers.seconds.get(call.task, 0.0))
+
+
+def _ready(call: Call, seconds: float) -> list[float]:
+    """When a task hands over each of its return values, since it began; empty if it hands none over early."""
+    early = {version: at - attempt.begun for version, (at, attempt, _) in call.early.items()}
+    returned = call.returned
+    if early.keys().isdisjoint(returned):
+        return []
+    return [min(seconds, max(0.0, early.get(version, seconds))) for version in returned]

@@ -63,12 +63,21 @@ class Call(Struct):
     #: size of all its outputs, and of the files among them
     bytes: int = 0
     sizes: list[int] = []
+    #: what it handed over before its end, in order: versions, when and by which attempt, and how large
+    early: dict[VersionId, tuple[float, Attempt, int]] = {}
 
     @property
     def files(self) -> list[tuple[str, int]]:
         """Names and sizes of the files that it wrote; none has a size if it did not come to that."""
         names = [path for path in self.paths if path]
         return list(zip(names, self.sizes or [0] * len(names), strict=False))
+
+    @property
+    def returned(self) -> list[VersionId]:
+        """The versions of its return values, those last that only its run has shown."""
+        declared = self.writes[: len(self.writes) - len(self.paths)]
+        known = set(self.writes)
+        return [*declared, *(version for version in self.early if version not in known)]
 
 
 class Function(Struct, frozen=True):
@@ -159,10 +168,15 @@ class RecordedRun:
                 self.calls[task].attempts.append(attempt)
                 if record.implementation:
                     self.calls[task].function = self._numbers[record.implementation]
+            case records.Output(task=task, version=version):
+                call = self.calls[task]
+                if call.attempts:
+                    call.early.setdefault(version, (record.t, call.attempts[-1], record.bytes))
             case records.Finished(task=task):
                 call = self.calls[task]
                 self._attempt_ended(call, record.t, record.seconds, ok=True)
-                call.bytes, call.sizes = record.bytes, record.sizes
+                call.bytes = record.bytes + sum(size for _, _, size in call.early.values())
+                call.sizes = _sizes(call, record.sizes) if call.early else record.sizes
                 self._over(call, record.t)
             case records.Failed(task=task):
                 call = self.calls[task]
@@ -230,6 +244,13 @@ class RecordedRun:
     def _over(self, call: Call, t: float) -> None:
         call.over = t
         self.ended.append(call)
+
+
+def _sizes(call: Call, at_end: list[int]) -> list[int]:
+    """Sizes of all files of a call, some of which it handed over before its end."""
+    rest = iter(at_end)
+    files = [version for version, path in zip(call.writes[-len(call.paths) :], call.paths, strict=False) if path]
+    return [call.early[version][2] if version in call.early else next(rest, 0) for version in files]
 
 
 def _node(record: records.RunStarted | records.NodeJoined) -> Node:

@@ -38,17 +38,22 @@ from penstock.errors import (
     ConstraintError,
     DefinitionError,
     DependencyFailed,
+    MissingObject,
     PenstockError,
     ReturnsMismatch,
     RuntimeStopped,
     SerializationError,
     SimulatedValueError,
+    StorageError,
     StorageFull,
+    StoreFull,
+    StoreUnreachable,
     TaskCancelled,
     TaskError,
     TaskFailed,
     TaskTimeout,
     WorkerDied,
+    WrongClass,
 )
 from penstock.runtime.futures import Future, as_completed, wait
 from penstock.runtime.session import start, stop
@@ -56,6 +61,7 @@ from penstock.runtime.streams import Stream
 from penstock.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from penstock.persistent.objects import PersistentObject
     from penstock.runtime.runtime import Runtime
 
 __all__ = [
@@ -79,14 +85,19 @@ __all__ = [
     "Depth",
     "Executor",
     "Future",
+    "MissingObject",
     "PenstockError",
     "Permanent",
+    "PersistentObject",
     "ReturnsMismatch",
     "Runtime",
     "RuntimeStopped",
     "SerializationError",
     "SimulatedValueError",
+    "StorageError",
     "StorageFull",
+    "StoreFull",
+    "StoreUnreachable",
     "Stream",
     "TaskCancelled",
     "TaskError",
@@ -95,6 +106,7 @@ __all__ = [
     "Temp",
     "Type",
     "WorkerDied",
+    "WrongClass",
     "as_completed",
     "barrier",
     "cancel",
@@ -124,4 +136,8 @@ def __getattr__(name: str) -> Any:
         from penstock.runtime.runtime import Runtime
 
         return Runtime
+    if name == "PersistentObject":
+        from penstock.persistent.objects import PersistentObject
+
+        return PersistentObject
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

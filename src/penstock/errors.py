@@ -16,6 +16,11 @@
     │   └── ArgumentChanged               strict mode: it changed an argument declared IN
     ├── TaskCancelled (CancelledError)    it was cancelled, or needed the output of one that was
     ├── SerializationError (TypeError)    an argument, result or function cannot be pickled
+    ├── StorageError                      a store of persistent objects could not do what it was asked
+    │   ├── MissingObject (KeyError)      it holds no object of this id
+    │   ├── WrongClass (TypeError)        the object of this id is of another class
+    │   ├── StoreUnreachable (ConnectionError)  it does not answer, or has been lost
+    │   └── StoreFull (OSError)           it has no room left
     ├── SimulatedValueError               a simulated run: the program needs a value that no task has computed
     └── InternalError                     an invariant of Penstock itself broke: our bug, please report it
 
@@ -35,17 +40,22 @@ __all__ = [
     "DefinitionError",
     "DependencyFailed",
     "InternalError",
+    "MissingObject",
     "PenstockError",
     "ReturnsMismatch",
     "RuntimeStopped",
     "SerializationError",
     "SimulatedValueError",
+    "StorageError",
     "StorageFull",
+    "StoreFull",
+    "StoreUnreachable",
     "TaskCancelled",
     "TaskError",
     "TaskFailed",
     "TaskTimeout",
     "WorkerDied",
+    "WrongClass",
     "did_you_mean",
 ]
 
@@ -112,6 +122,28 @@ class TaskCancelled(PenstockError, CancelledError):
 
 class SerializationError(PenstockError, TypeError):
     """An argument, a result or a function cannot be pickled."""
+
+
+class StorageError(PenstockError):
+    """A store of persistent objects could not do what it was asked; nothing in it is half-written."""
+
+
+class MissingObject(StorageError, KeyError):
+    """The store holds no object of this id."""
+
+    __str__ = Exception.__str__  # a KeyError would show the message in quotes
+
+
+class WrongClass(StorageError, TypeError):
+    """The object of this id is of another class than was asked for, or its class cannot be found."""
+
+
+class StoreUnreachable(StorageError, ConnectionError):
+    """The store does not answer, or the connection to it was lost."""
+
+
+class StoreFull(StorageError, OSError):
+    """The store has no room left."""
 
 
 class SimulatedValueError(PenstockError):

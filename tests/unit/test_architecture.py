@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "penstock"
 # What each part may import, besides itself. `<root>` is penstock/__init__.py, the public names.
 _GROUND = {"errors", "units"}
 _DECIDING = _GROUND | {"model", "graph", "tuning", "storage", "scheduling", "engine"}
-_ACTING = _DECIDING | {"data", "executors", "sim", "observe"}
+_ACTING = _DECIDING | {"data", "persistent", "executors", "sim", "observe"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
@@ -32,14 +32,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scheduling": _GROUND | {"model", "graph", "tuning", "storage"},
     "engine": _DECIDING - {"engine"},
     "data": _DECIDING,
-    "executors": _DECIDING | {"data"},
+    "persistent": _GROUND | {"model", "data"},
+    "executors": _DECIDING | {"data", "persistent"},
     "sim": _DECIDING,
     "observe": _GROUND | {"model"},
     "streaming": _GROUND | {"model.resources"},
     "runtime": _ACTING | {"version"},
     "api": _ACTING | {"runtime"},
     "cli": _ACTING | {"runtime", "api", "streaming", "<root>"},
-    "<root>": {"api", "errors", "runtime", "version"},
+    "<root>": {"api", "errors", "persistent", "runtime", "version"},
     "__main__": {"cli"},
 }
 

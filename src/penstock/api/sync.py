@@ -15,6 +15,7 @@ from penstock.data.refresh import refresh
 from penstock.errors import CallError
 from penstock.executors.execution import inside_task
 from penstock.executors.nested import DoneStream
+from penstock.persistent.where import is_stored
 from penstock.runtime import session
 from penstock.runtime.file_access import bring_home, drop_copies, wait_for_file
 from penstock.runtime.files import as_path
@@ -72,6 +73,10 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
         return obj.results()
     if isinstance(obj, Stream | DoneStream):
         return obj.result()
+    if is_stored(obj):
+        if runtime is not None:
+            runtime.objects.bring_up_to_date(obj)
+        return obj
     if runtime is not None:
         datum = runtime.identity.find(obj)
         if datum is not None and not datum.shared:

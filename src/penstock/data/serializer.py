@@ -11,8 +11,10 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.data.segments import Access, Segments
-from penstock.data.slots import dump_with_slots, load_with_slots
+from penstock.data.slots import current, dump_with_slots, load_with_slots, referred_states
 from penstock.errors import SerializationError
 from penstock.model.data import Piece, SegmentId, Value
 
@@ -71,9 +73,11 @@ def dump(obj: object, segments: Segments, what: str, in_place: InPlace | None = 
     if obj is None:
         return NONE
     data, buffers = dump_stream(obj, what)
+    states = referred_states()
     if not buffers and len(data) <= LARGE:
-        return Value(data)
-    return pack(data, buffers, segments, in_place)
+        return Value(data, states=states) if states else Value(data)
+    value = pack(data, buffers, segments, in_place)
+    return replace(value, states=states) if states else value
 
 
 def pack(
@@ -131,7 +135,10 @@ def load(
     ``slots`` says that the object may refer to slots of the call being unpacked.
     """
     if not value.buffers and type(value.data) is bytes and not slots:
-        return pickle.loads(value.data)
+        obj = pickle.loads(value.data)
+        if current.unfilled is not None:
+            current.unfilled.fill()
+        return obj
     mapped: dict[tuple[SegmentId, Access], memoryview] = {}
 
     def content(part: bytes | Piece, access: Access) -> bytes | bytearray | memoryview:
@@ -149,4 +156,9 @@ def load(
     changeable = len(value.buffers) if writable is None else writable
     buffers = [content(part, access if i < changeable else Access.READ) for i, part in enumerate(value.buffers)]
     data = content(value.data, Access.READ)
-    return load_with_slots(data, buffers) if slots else pickle.loads(data, buffers=buffers)
+    if slots:
+        return load_with_slots(data, buffers)  # the call as a whole will have its persistent objects read
+    obj = pickle.loads(data, buffers=buffers)
+    if current.unfilled is not None:
+        current.unfilled.fill()
+    return obj

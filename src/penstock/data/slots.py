@@ -27,6 +27,7 @@ __all__ = [
     "element",
     "load_with_slots",
     "path_slot",
+    "referred_states",
     "slot",
 ]
 
@@ -40,6 +41,18 @@ class _Current(threading.local):
     slots: Slots | None = None
     #: turns a future met while packing into what stands for it; None outside a task call
     outgoing: Callable[[Any], tuple[Any, ...]] | None = None
+    #: the same for a persistent object
+    referring: Callable[[Any], tuple[Any, ...]] | None = None
+    #: states of persistent objects that what is being packed refers to
+    referred: list[str] | None = None
+    #: persistent objects that the task under way has, by id; None outside a task
+    loaded: dict[str, Any] | None = None
+    #: persistent objects met while unpacking: when all are known, its ``fill`` reads them together
+    unfilled: Any = None
+    #: those that the task changed, written but not seen by anybody yet
+    staged: Any = None
+    #: whether what is being unpacked may be changed
+    writable: bool = True
 
 
 current = _Current()
@@ -91,6 +104,14 @@ class ElementFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+def referred_states() -> list[str]:
+    """The states of persistent objects that what was packed last refers to."""
+    if not current.referred:
+        return []
+    states, current.referred = list(dict.fromkeys(current.referred)), None
+    return states
 
 
 class SlotRef:

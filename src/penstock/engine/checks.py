@@ -11,7 +11,7 @@ from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.placed_files import follows_placed
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
-from penstock.model.data import FileRef, SegmentId, segments_of
+from penstock.model.data import FileRef, SegmentId, Value, segments_of
 from penstock.model.tasks import FINAL, Failure, TaskState
 
 __all__ = ["check"]
@@ -50,6 +50,7 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
     for file in state.files:
         _check_chain(state, file)
     _check_segments(state, program_segments)
+    _check_states(state)
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -273,6 +274,16 @@ def _check_chain(state: State, file: str) -> None:
             _require(waited_for, f"the private copy {version.scratch} is kept for nobody")
         moving = version.placed is not None and version.placed.moving is not None
         blocked = blocked or version.outcome is None or version.uses > 0 or number in state.publishing or moving
+
+
+def _check_states(state: State) -> None:
+    counted: Counter[str] = Counter()
+    for version in state.versions.values():
+        if type(version.outcome) is Value:
+            counted.update(version.outcome.states)
+    _require(
+        dict(counted) == state.object_states, f"states of objects count {state.object_states}, not {dict(counted)}"
+    )
 
 
 def _check_segments(state: State, program: Mapping[SegmentId, int] | None) -> None:

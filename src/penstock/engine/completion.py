@@ -13,7 +13,7 @@ from penstock.engine import learning
 from penstock.engine.crowding import overflows
 from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
-from penstock.engine.lifetimes import hold_segments, release_segments
+from penstock.engine.lifetimes import hold_segments, hold_states, release_segments
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.placed_files import note_named, note_written
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
@@ -134,6 +134,8 @@ def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> None
     if type(output) is Value:
         if output.buffers or type(output.data) is not bytes:
             hold_segments(state, segments_of(output))
+        if output.states:
+            hold_states(state, output.states)
     elif version.file is not None:
         if output.path != version.file:  # type: ignore[union-attr]
             version.scratch = output.path  # type: ignore[union-attr]

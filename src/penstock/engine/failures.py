@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from penstock.engine.lifetimes import drop_if_unused, hold_segments
+from penstock.engine.lifetimes import drop_if_unused, hold_segments, hold_states
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.state import State, TaskRecord, VersionRecord
 from penstock.model.commands import Settle
@@ -147,6 +147,7 @@ def unchanged(state: State, task: TaskRecord, version: VersionRecord) -> Slot:
     old = state.versions[slot].outcome if type(slot) is int else slot
     assert type(old) is Value
     hold_segments(state, segments_of(old))
+    hold_states(state, old.states)
     return old
 
 

@@ -20,11 +20,11 @@ from penstock.engine.placed_files import (
     take_home,
 )
 from penstock.engine.state import State, VersionRecord
-from penstock.model.commands import Discard, Free, Publish
+from penstock.model.commands import Discard, DropState, Free, Publish
 from penstock.model.data import FileRef, SegmentId, Value, segments_of
 from penstock.model.events import Published
 
-__all__ = ["chain_file", "drop_if_unused", "file_published", "hold_segments", "release_segments"]
+__all__ = ["chain_file", "drop_if_unused", "file_published", "hold_segments", "hold_states", "release_segments"]
 
 
 def hold_segments(state: State, segments: Iterable[SegmentId]) -> None:
@@ -42,6 +42,22 @@ def release_segments(state: State, segments: Iterable[SegmentId]) -> None:
         else:
             del state.segments[segment]
             state.out.append(Free(segment))
+
+
+def hold_states(state: State, states: Iterable[str]) -> None:
+    """Count one more version that refers to each of these states of persistent objects."""
+    for one in states:
+        state.object_states[one] = state.object_states.get(one, 0) + 1
+
+
+def _release_states(state: State, states: Iterable[str]) -> None:
+    for one in states:
+        left = state.object_states[one] - 1
+        if left:
+            state.object_states[one] = left
+        else:
+            del state.object_states[one]
+            state.out.append(DropState(one))
 
 
 def chain_file(state: State, version: VersionRecord, file: str) -> None:
@@ -86,6 +102,8 @@ def _forget(state: State, version: VersionRecord) -> None:
     outcome = version.outcome
     if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
         release_segments(state, segments_of(outcome))
+    if type(outcome) is Value and outcome.states:
+        _release_states(state, outcome.states)
     if version.home is not None:
         version.home[0].remove(version.home[1])  # it never took its name
         state.io_changed = True

@@ -99,7 +99,10 @@ def _locality(state: State, task: TaskRecord) -> dict[str, int]:
     where: dict[str, int] = {}
     for number in task.call.reads:
         version = state.versions[number]
-        if version.node and type(version.outcome) is Value:
+        if version.bytes_at is not None:
+            for node, size in version.bytes_at.items():
+                where[node] = where.get(node, 0) + size
+        elif version.node and type(version.outcome) is Value:
             where[version.node] = where.get(version.node, 0) + version.outcome.nbytes()
     return where or dict(NOWHERE)
 

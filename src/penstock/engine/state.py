@@ -133,6 +133,7 @@ class VersionRecord:
 
     __slots__ = (
         "borrowed",
+        "bytes_at",
         "file",
         "for_consumers",
         "held",
@@ -163,6 +164,8 @@ class VersionRecord:
         self.waiters: list[TaskRecord] = []
         #: where its content is
         self.node = ""
+        #: a persistent object, which is in its store: how many bytes of it lie on which nodes
+        self.bytes_at: Mapping[str, int] | None = None
         #: for files: the name that this version belongs to
         self.file: str | None = None
         #: for files: the private path where it waits for those who read the version before it, and where those
@@ -239,6 +242,8 @@ class State:
         self.versions: dict[VersionId, VersionRecord] = {}
         #: holders of each segment: the program, unfinished calls, versions
         self.segments: dict[SegmentId, int] = {}
+        #: versions that refer to each state of a persistent object
+        self.object_states: dict[str, int] = {}
         self.ledger = Ledger(ready)
         self.ready = ready
         #: ready tasks of several processes

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import inf
 
 from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish_without_outputs
-from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, release_segments
+from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, hold_states, release_segments
 from penstock.engine.nodes import most_processes
 from penstock.engine.outcomes import release_successors, settle
 from penstock.engine.placement import kill, make_ready, recall
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import ConstraintError, InternalError
-from penstock.model.data import FileRef, segments_of
+from penstock.model.data import FileRef, Value, segments_of
 from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import Failure, FailureKind, TaskCall, TaskState
@@ -85,6 +85,9 @@ def provide(state: State, event: Provided) -> None:
         fail_consumers_of(state, version, event.value)
     elif event.value is not None:
         hold_segments(state, segments_of(event.value))
+        if type(event.value) is Value:
+            hold_states(state, event.value.states)
+        version.bytes_at = event.bytes_at
         freed: list[TaskRecord] = []
         settle(state, version, event.value, freed)
         release_successors(state, freed)

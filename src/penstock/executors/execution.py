@@ -100,7 +100,8 @@ def carry_out(
     """
     started = time.perf_counter()
     _depth.tasks += 1
-    previous = current.slots
+    previous, objects_outside = current.slots, current.loaded
+    current.loaded = {}
     files = WrittenFiles(run, function, segments, layers)
     release: Possible | None = None
     if (function.returns != -1 or run.outputs) and run.items < 0:
@@ -115,21 +116,30 @@ def carry_out(
             if run.slots:
                 current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, {}))
             args, kwargs = load(run.args, segments, slots=bool(run.slots))
+            if current.unfilled is not None:
+                current.unfilled.fill()
             result = function.body(*args, **kwargs)
             if function.generator and release is not None:
                 result = release.get().run(result)
             raise_unlooked()
+            if current.loaded:
+                _stage_objects(run, function, {}, strict=strict)
             outputs = _returned(result, function, segments, release)
+        if current.staged is not None:
+            current.staged.publish()
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         files.withdraw()
+        if current.staged is not None:
+            current.staged.withdraw()
         failure = replace(_failure(error, function), arguments=_arguments(run, segments))
         if run.layer and is_for_want_of_room(error):
             failure = replace(failure, kind=FailureKind.STORAGE_FULL)
         return Error(run.task, run.attempt, failure, time.perf_counter() - started)
     finally:
         _depth.tasks -= 1
-        current.slots = previous
+        current.slots, current.loaded = previous, objects_outside
+        current.staged = current.unfilled = None
         if release is not None:
             following(None, alone=alone)
         forget_unlooked()
@@ -173,6 +183,8 @@ def _carry_out_call(
     current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, in_place))
     access = Access.IN_PLACE if run.args_in_place else Access.COPY
     *_, args, kwargs = load(run.args, segments, access, in_place, slots=True, writable=run.writable_buffers)
+    if current.unfilled is not None:
+        current.unfilled.fill()
     arguments: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
     for index, output in enumerate(run.outputs):
         if output.file is not None:
@@ -188,6 +200,8 @@ def _carry_out_call(
     if watch is not None:
         watch.compare()
     files.ensure_left_alone()
+    if current.loaded:
+        _stage_objects(run, function, arguments, strict=strict)
     outputs = _returned(result, function, segments, release)
     for index, (output, shape) in enumerate(zip(run.outputs, shapes, strict=True)):
         if output.file is not None:
@@ -213,7 +227,25 @@ def _fill(run: Run, index: int, segments: Segments, in_place: InPlace) -> Any:
     assert type(content) is Value
     if index in run.in_place:
         return load(content, segments, Access.IN_PLACE, in_place, slots=True)
-    return load(content, segments, Access.COPY if index in run.writable else Access.READ, slots=True)
+    current.writable = index in run.writable
+    try:
+        return load(content, segments, Access.COPY if current.writable else Access.READ, slots=True)
+    finally:
+        current.writable = True
+
+
+def _stage_objects(run: Run, function: Function, arguments: dict[int | str, Any], *, strict: bool) -> None:
+    """Write the persistent objects that the task has changed where nobody sees them before all else has succeeded."""
+    from penstock.persistent.context import Outgoing
+
+    updated = []
+    for output in run.outputs:
+        if output.file is None:
+            try:
+                updated.append(_at(arguments, output.path))
+            except (LookupError, TypeError):
+                continue  # it is not there any more; whoever collects it says so
+    current.staged = Outgoing(function.name, updated, strict=strict)
 
 
 def _at(arguments: dict[int | str, Any], path: Steps) -> Any:
@@ -269,6 +301,8 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
             failures[len(results)] = describe(error, function.name)
             append(FailedElement(failures[len(results)]))
     what = f"a value that task {function.name} returned"
+    if current.loaded:
+        _stage_objects(run, function, {}, strict=False)
     try:
         packed = dump(results, segments, what)
     except SerializationError:

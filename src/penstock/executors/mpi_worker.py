@@ -40,6 +40,7 @@ from penstock.executors.mpi_wire import (
 )
 from penstock.executors.wire import Define, Done, Run, frame
 from penstock.executors.worker import emulate, near_device
+from penstock.persistent.where import connect
 
 __all__ = ["main"]
 
@@ -76,6 +77,7 @@ class _Rank:
         self._channel = channel
         self._strict = setup.strict
         self._segments = Segments(setup.memory_dir, setup.spill_dir, welcome.writer + 1 + world.rank)
+        connect(setup.store)
         self._layers = {layer.name: layer for layer in setup.layers}
         if any(layer.curve for layer in setup.layers):
             emulate(setup)

@@ -62,6 +62,7 @@ class NodeExecutor:
         segments: Segments,
         layers: Sequence[StorageLayer],
         strict: bool,
+        store: str,
         cpus: Sequence[tuple[int, ...]],
         cleanup: Sequence[str],
         observe: Observer,
@@ -75,7 +76,7 @@ class NodeExecutor:
         self._observe = observe
         #: code of every function that may be launched
         self.functions: dict[int, Define] = {}
-        setup = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers))
+        setup = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers), store=store)
         self._setup = msgspec.json.encode(setup).decode()
         self._seats = [Seat(lane, io=lane >= lanes) for lane in range(lanes + io_lanes)]
         #: processes of the I/O pool with nothing to do, and since when, oldest first

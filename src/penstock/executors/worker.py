@@ -19,6 +19,7 @@ from penstock.executors.outbox import Outbox
 from penstock.executors.wire import CLAIM, Down, Frames, Grant, Ready, Run, claimed, frames_down
 from penstock.model.resources import StorageLayer
 from penstock.model.worlds import World
+from penstock.persistent.where import connect
 
 __all__ = ["SETUP", "Setup", "serve"]
 
@@ -41,12 +42,15 @@ class Setup(msgspec.Struct):
     layers: list[StorageLayer] = []
     #: the process keeps an MPI world, and its tasks are carried out by the ranks
     world: World | None = None
+    #: address of the store of persistent objects
+    store: str | None = None
 
 
 def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None:
     """Carry out tasks until the other side closes."""
     setup = msgspec.json.decode(os.environ.pop(SETUP), type=Setup)
     segments = Segments(setup.memory_dir, setup.spill_dir, worker_id)
+    connect(setup.store)
     if setup.world is not None:
         from penstock.executors.mpi import keep_world
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from penstock.model.data import SegmentId, Slot, TaskId, VersionId
 from penstock.model.tasks import Failure, TaskCall
 
-__all__ = ["Command", "Discard", "Free", "Kill", "Launch", "Move", "Publish", "Recall", "Settle", "Warm"]
+__all__ = ["Command", "Discard", "DropState", "Free", "Kill", "Launch", "Move", "Publish", "Recall", "Settle", "Warm"]
 
 
 # There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.
@@ -74,6 +74,12 @@ class Free(Struct, frozen=True):
     segment: SegmentId
 
 
+class DropState(Struct, frozen=True):
+    """No version refers to this state of a persistent object any more; unless it is the newest, it may go."""
+
+    state: str
+
+
 class Publish(Struct, frozen=True):
     """Give a finished file its final name; those who read the old one are done."""
 
@@ -105,4 +111,4 @@ class Discard(Struct, frozen=True):
     tell: bool = False
 
 
-Command = Launch | Recall | Kill | Warm | Settle | Free | Publish | Move | Discard
+Command = Launch | Recall | Kill | Warm | Settle | Free | DropState | Publish | Move | Discard

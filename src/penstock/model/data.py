@@ -33,6 +33,8 @@ class Value(Struct, frozen=True, array_like=True, tag=0):
 
     data: bytes | Piece
     buffers: list[bytes | Piece] = []
+    #: states of persistent objects that it refers to: they are kept as long as a version refers to them
+    states: list[str] = []
 
     def pieces(self) -> Iterator[Piece]:
         """The parts that live in segments."""

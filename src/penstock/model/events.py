@@ -139,6 +139,8 @@ class Provided(Struct, frozen=True):
 
     version: VersionId
     value: Slot | Failure | None
+    #: for an object that is in a store: how many bytes of it lie on which nodes
+    bytes_at: dict[str, int] | None = None
 
 
 class Released(Struct, frozen=True):

@@ -22,9 +22,11 @@ from penstock.model.data import FileRef, Value, VersionId, segments_of
 from penstock.model.directions import Direction
 from penstock.model.events import Provided
 from penstock.model.tasks import Failure, OnFailure, Output, Steps
+from penstock.persistent.where import is_stored
 from penstock.runtime.declaration import Declaration, Place
 from penstock.runtime.files import as_path
 from penstock.runtime.futures import Future, PlacedFuture, StreamedFuture
+from penstock.runtime.persistent_data import KnownObject
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class Arguments:
         self._buffers: list[pickle.PickleBuffer] = []
         self.before: list[Provided] = []
         self.released: list[VersionId] = []
+        #: persistent objects that the call reads, by id
+        self.objects: dict[str, KnownObject] = {}
         #: versions of files that are with the tasks, unless they leave them before the submission
         self.file_reads: list[tuple[VersionId, str]] = []
 
@@ -110,12 +114,17 @@ class Arguments:
                     self._write_leaf((place, *path), container, key, leaf, direction, where)
             return value
         if direction.writes:
+            if is_stored(value):
+                return self._write_object((place,), value, where)
             if is_immutable(value):
                 raise CallError(f"{where} is declared {direction!r}, but {value!r:.60} can never change; return it")
             return self._write((place,), value, direction, where)
         return value
 
     def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
+        if is_stored(leaf):
+            self._write_object(path, leaf, where)
+            return
         if not is_immutable(leaf):
             self._write(path, leaf, direction, where)
             return
@@ -156,6 +165,18 @@ class Arguments:
         version = wiring.write(Output(path, index))
         self.effects.append(lambda: self._newest(value, datum, version))
         return value if datum is None or not direction.reads else SlotRef(index)
+
+    def _write_object(self, path: Steps, obj: Any, where: str) -> SlotRef:
+        """A persistent object that the task updates: both versions are references to states in the store."""
+        index = self.wiring.read(self._runtime.objects.read(obj, self, where))
+        version = self.wiring.write(Output(path, index))
+        self.effects.append(lambda: self._runtime.objects.write(obj, version, self))
+        return SlotRef(index)
+
+    def _referring(self, obj: Any) -> tuple[Any, ...]:
+        """A persistent object met while pickling: the task finds it in a slot, where others of its id are too."""
+        where = f"an argument of task {self._declaration.name}"
+        return slot, (self.wiring.read(self._runtime.objects.read(obj, self, where)),)
 
     def _as_it_is(self, value: Any, where: str) -> Value:
         return dump(value, self._runtime.segments, where)
@@ -272,11 +293,12 @@ class Arguments:
             self._runtime.ensure_unchanged(datum, what)
             return self.wiring.read(datum.version)
 
-        previous, current.outgoing = current.outgoing, self._outgoing
+        previous = current.outgoing, current.referring
+        current.outgoing, current.referring = self._outgoing, self._referring
         try:
             return dump_stream(obj, what, find if len(identity) else None, mark)
         finally:
-            current.outgoing = previous
+            current.outgoing, current.referring = previous
 
     def _outgoing(self, future: Any) -> tuple[Any, ...]:
         """A future met while pickling: the task waits for its version and finds it in a slot."""

@@ -53,6 +53,8 @@ class Config(Struct, frozen=True, kw_only=True):
     store_capacity: int | None = None
     #: absolute path of the directory for objects that do not fit there; ``None``: inside the run directory
     spill_dir: str | None = None
+    #: address of the store of persistent objects; ``None``: a folder ``penstock-store`` where the program is started
+    store: str | None = None
     #: I/O tasks at a time
     io_executors: int = 16
     #: how I/O tasks are placed on storage layers
@@ -115,6 +117,7 @@ SETTINGS: dict[str, Setting] = {
     "window": Setting("runtime", readers.read_count),
     "store_capacity": Setting("runtime", readers.read_size),
     "spill_dir": Setting("runtime", readers.read_path),
+    "store": Setting("runtime", readers.read_store),
     "io_executors": Setting("resources", readers.read_count),
     "io_scheduler": Setting("runtime", readers.read_io_scheduler),
     "data_movement": Setting("runtime", readers.read_switch),
@@ -132,7 +135,7 @@ _TABLES = ("resources", "runtime", "constraints")
 #: settings whose default is found out, so that a file or variable may say "auto" to overrule an outer one
 _DETECTED = frozenset(
     {
-        *("cpus", "memory", "log", "progress", "store_capacity", "run_dir", "spill_dir"),
+        *("cpus", "memory", "log", "progress", "store_capacity", "run_dir", "spill_dir", "store"),
         *("tuning", "profiles", "resources_file", "storage"),
     }
 )

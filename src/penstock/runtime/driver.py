@@ -69,6 +69,8 @@ class Driver(Settling):
         self.streams = StreamSources(self)
         inline = isinstance(executor, InlineExecutor)
         self.house = Housekeeping(segments, layers, recorder, self._told_of_file, inline=inline)
+        #: told of states of persistent objects that no version refers to any more
+        self.drop_state: Callable[[str], None] = lambda state: None
         #: told of what is learned about constraints
         self._on_note = on_note
         self._submissions = 0
@@ -445,6 +447,8 @@ class Driver(Settling):
         match command:
             case commands.Free():
                 self.house.free(command, now)
+            case commands.DropState(one):
+                self.drop_state(one)
             case commands.Recall(_, lane):
                 return self.executor.recall(lane)
             case commands.Kill(_, lane):

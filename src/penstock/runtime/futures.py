@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.data.segments import Access, Segments
 from penstock.data.serializer import load
 from penstock.data.slots import current
-from penstock.errors import CallError, PenstockError, SerializationError
+from penstock.errors import CallError, PenstockError, SerializationError, StorageError
 from penstock.model.data import FileRef, Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind
 
@@ -284,6 +284,8 @@ class PlacedFuture(Future[T]):
 def _load(outcome: Any, segments: Segments, task: int) -> Any:
     try:
         return load(outcome, segments, Access.COPY)
+    except StorageError:
+        raise  # the result is there, but the object in the store that it refers to is not
     except Exception as error:
         if isinstance(error, OSError) and segments.holds(error.filename):
             raise PenstockError(f"the result of task {task} cannot be read from the store: {error}") from error

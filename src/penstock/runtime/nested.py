@@ -14,6 +14,7 @@ from penstock.data.serializer import dump_stream
 from penstock.errors import CallError, ReturnsMismatch, TaskError
 from penstock.executors.early import checked_index, checked_position, exhaust, following, remaining
 from penstock.executors.nested import DoneFuture, DoneStream
+from penstock.persistent.where import is_stored
 from penstock.runtime.declaration import Declaration
 
 __all__ = ["call_here"]
@@ -34,6 +35,9 @@ def call_here(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str,
         args = tuple(_resolved(argument, seen) for argument in args)
         kwargs = {name: _resolved(kwargs[name], seen) for name in kwargs}
         value = declaration.body(*args, **kwargs)
+        for _, _, argument, direction in declaration.accesses(args, dict(kwargs)) if declaration.directions else ():
+            if direction.writes and is_stored(argument):
+                argument.mark_modified()
         if release is not None:
             value = release.result(value)
         if declaration.returns > 1 and (not isinstance(value, tuple | list) or len(value) != declaration.returns):

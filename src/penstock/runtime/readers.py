@@ -24,6 +24,7 @@ __all__ = [
     "read_rate",
     "read_registry",
     "read_size",
+    "read_store",
     "read_switch",
 ]
 
@@ -80,6 +81,18 @@ def read_path(value: object, base: str) -> str:
     if not isinstance(path, str) or not path:
         raise ValueError("expected a path")
     return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
+
+
+#: how addresses of stores begin
+_STORES = ("local:", "redis://", "rediss://", "unix://", "redis-cluster://", "redis-start:", "memory:")
+
+
+def read_store(value: object, base: str) -> str:
+    """An address of a store; the folder of a local one may be relative."""
+    if not isinstance(value, str) or not value.strip().startswith(_STORES):
+        raise ValueError("expected an address that begins with " + ", ".join(_STORES[:-2]) + f" or {_STORES[-2]}")
+    address = value.strip()
+    return f"local:{read_path(address[6:], base)}" if address.startswith("local:") else address
 
 
 def read_one_of(*choices: str) -> Callable[[object, str], str]:

@@ -1,4 +1,5 @@
-"""A run: everything between ``start`` and ``stop``, and the way a task call takes through it.
+"""A run: everything between ``start`` and ``stop``, and the way a task call takes through it. It is long because every
+kind of data that a call can meet is made, held and let go of here.
 
 call ─▶ Arguments.pack ─▶ Submitted ─▶ Driver ─▶ engine … worker … engine ─▶ Settle ─▶ Future
 """
@@ -29,6 +30,7 @@ from penstock.model.events import CancelRequested, NodeJoined, Provided, Release
 from penstock.model.resources import Node
 from penstock.model.tasks import Failure, TaskCall, TaskState
 from penstock.observe.log import EventLog
+from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
 from penstock.runtime.arguments import EMPTY, Arguments
 from penstock.runtime.config import Loaded, load_config
@@ -42,6 +44,7 @@ from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
 from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.machine import Machine, allow_many_files, place_workers, this_machine
+from penstock.runtime.persistent_data import KnownObject, PersistentData, store_address
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
@@ -93,6 +96,7 @@ class Runtime:
         except BaseException:
             self.directories.remove(ok=False)
             raise
+        self.objects = PersistentData(self, store_address(config))
         self.tuning = Tuning(config.tuning)
         self.profiles = Profiles(config.profiles)
         engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules())
@@ -104,6 +108,7 @@ class Runtime:
         self.functions = Functions(
             engine, self.driver.executor, self.segments, self.tuning, self.profiles, config.constraints
         )
+        self.driver.drop_state = self.objects.drop_state
         self.identity = Identity(self._version_gone)
         self.buffers = BufferCache(self.segments, self._segment_made, self._segment_gone)
         self.files = Files()
@@ -139,6 +144,7 @@ class Runtime:
             segments=self.segments,
             layers=self.layers,
             strict=config.strict,
+            store=self.objects.store,
             cpus=place_workers(machine.cpu_ids, machine.numa, self.cpus),
             cleanup=[*self.directories.disposable, *(LayerFolder(layer.mount, run).work for layer in self.layers)],
             observe=self._recorder.worker,
@@ -160,6 +166,8 @@ class Runtime:
         """Submit a call; gives its future, or a list of them."""
         if self.stopped:
             raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
+        if unsaved:
+            save_unsaved()
         spec = self.functions.spec(declaration)
         declaration.check(args, kwargs)
         task = next(self._task_numbers)
@@ -246,7 +254,7 @@ class Runtime:
             self.identity.track(obj, version, shared=True)
         self.driver.after()
 
-    def value_of(self, datum: Datum) -> Any:
+    def value_of(self, datum: Datum | KnownObject) -> Any:
         """The newest value of a datum; waits for it."""
         future = self._future(self, 0, datum.version)
         with self.driver.lock:
@@ -270,6 +278,7 @@ class Runtime:
 
     def forget(self, obj: Any) -> None:
         """An object is the program's own again; its versions live only as long as tasks read them."""
+        self.objects.forget(obj)
         datum = self.identity.find(obj)
         if datum is not None:
             self.identity.forget(obj)
@@ -305,6 +314,7 @@ class Runtime:
     def barrier(self) -> None:
         """Wait for every task; raise the first failure that nobody has looked at."""
         driver = self.driver
+        save_unsaved()
         driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
         driver.house.finish()
         if type(driver.executor) is NodeExecutor:
@@ -358,6 +368,7 @@ class Runtime:
         driver = self.driver
         try:
             if not abort:
+                save_unsaved()
                 driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
         except BaseException:
             abort = True
@@ -376,6 +387,7 @@ class Runtime:
             self.profiles.save(driver.engine.state)
             self.functions.point_out_misspelt(self.loaded.origins["constraints"])
             self.segments.close()
+            self.objects.close()
             state = driver.engine.state
             ok = not abort and not state.failed
             now = time.monotonic() - self._started

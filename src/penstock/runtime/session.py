@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, RuntimeStopped
 from penstock.executors.execution import inside_task
+from penstock.persistent import where
 
 if TYPE_CHECKING:
+    from penstock.persistent.where import Desk
     from penstock.runtime.runtime import Runtime
     from penstock.runtime.simulated_files import SimulatedFiles
     from penstock.runtime.simulated_runtime import Plan
@@ -25,6 +27,31 @@ if TYPE_CHECKING:
 __all__ = ["configure", "current", "enter", "files", "leave", "on_start", "running", "simulating", "start", "stop"]
 
 _stack: list[Runtime] = []
+#: the address of the store of the last run, where its objects still are
+_last_store = ""
+
+
+def _store() -> str:
+    """The address of the store that persistent objects of the program live in."""
+    if _stack:
+        return _stack[-1].objects.store
+    if _last_store:
+        return _last_store
+    from penstock.runtime.config import load_config
+    from penstock.runtime.persistent_data import store_address
+
+    address = "memory:" if simulation is not None else store_address(load_config(_flags).config)
+    # Servers of a run are not there before the run.
+    return current().objects.store if address.startswith("redis-start:") else address
+
+
+def _desk() -> Desk | None:
+    runtime = running()
+    return None if runtime is None else runtime.objects
+
+
+where.settings.find = _store
+where.settings.desk = _desk
 _flags: dict[str, Any] = {}
 _was_stopped = False
 _starting = threading.RLock()
@@ -95,7 +122,8 @@ def enter(runtime: Runtime) -> None:
 
 def leave(runtime: Runtime) -> None:
     """A runtime was stopped; the one before it is current again."""
-    global _was_stopped
+    global _was_stopped, _last_store
+    _last_store = runtime.objects.store
     if runtime in _stack:
         _stack.remove(runtime)
     _was_stopped = not _stack

@@ -29,11 +29,13 @@ from penstock.model.resources import Node
 from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskCall, TaskSpec
 from penstock.observe.log import EventLog
 from penstock.observe.records import RunEnded
+from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
 from penstock.runtime.arguments import EMPTY, is_immutable
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
 from penstock.runtime.machine import this_machine
+from penstock.runtime.persistent_data import KnownObject, PersistentData
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
@@ -118,6 +120,7 @@ class SimulatedRuntime(Runtime):
         self.functions = SimulatedFunctions(
             engine, self.segments, self.tuning, self.profiles, config.constraints, self.durations
         )
+        self.objects = PersistentData(self, "memory:")
         self.identity = Identity(self._version_gone)
         self.files = SimulatedFiles(self.driver.executor.files, session.outside_files)
         self.stopped = False
@@ -174,6 +177,8 @@ class SimulatedRuntime(Runtime):
                 f"{program_line()}: task {declaration.name} has any number of outputs (returns=...), and only its body "
                 f"knows how many; a simulated run does not execute it. Declare returns=N."
             )
+        if unsaved:
+            save_unsaved()
         driver = self.driver
         driver.count_program()
         spec = self.functions.spec(declaration)
@@ -259,7 +264,7 @@ class SimulatedRuntime(Runtime):
                 self.identity.track(obj, version, shared=True)
             self.driver.after()
 
-    def value_of(self, datum: Datum) -> Any:
+    def value_of(self, datum: Datum | KnownObject) -> Any:
         """Wait for the tasks that update an object; it stays as the program left it."""
         super().value_of(datum)
         return datum.object()
@@ -287,6 +292,7 @@ class SimulatedRuntime(Runtime):
             self.stopped = True
             makespan = driver.now
             driver.stop(drain=not abort)
+            self.objects.close()
             state = engine.state
             called = state.done + state.failed + state.cancelled + len(state.tasks)
             self._plan.outcomes.append(outcome_of(driver.world, makespan, called, []))

@@ -1,0 +1,368 @@
+"""What every store of persistent objects can do, and how: objects in, objects out, one state replaced by another.
+
+    put ─▶ stage: bytes under new names ─▶ switch: the manifest is exchanged ─▶ the bytes it no longer names are erased
+
+Whoever dies on the way leaves the old state or the new one, and perhaps bytes that nobody names. A backend says only
+where manifests and blocks lie: the seven methods with an underscore, and where objects are.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from penstock.errors import MissingObject, StorageError
+from penstock.persistent.manifest import STAMP, Entry, Manifest, decode, encode, layout, parts_of
+
+__all__ = ["Change", "Fetched", "Staged", "Store", "Wanted"]
+
+Buffer = bytes | bytearray | memoryview
+
+#: objects up to this size are in their manifest
+_INLINE = 16 * 1024
+#: manifests remembered, so that an object written again costs no reading first
+_REMEMBERED = 256
+#: how often a manifest that others keep changing is tried again
+_PATIENCE = 200
+#: how often blocks that were erased under a reader are looked for again
+_READS = 8
+
+
+class Staged(NamedTuple):
+    """A state whose bytes are in the store, and that nobody sees yet."""
+
+    identifier: str
+    entry: Entry
+    #: no object has had this id
+    fresh: bool = False
+
+
+class Wanted(NamedTuple):
+    """An object to be read: its newest state, or the one of a token if that is still kept."""
+
+    identifier: str
+    token: str | None = None
+    writable: bool = True
+
+
+class Fetched(NamedTuple):
+    """An object as it was read."""
+
+    entry: Entry
+    parts: list[Buffer]
+
+
+class Change(NamedTuple):
+    """A manifest to be exchanged, if it still has the stamp; an empty stamp means that there is none yet."""
+
+    identifier: str
+    stamp: bytes
+    #: ``None`` removes it
+    manifest: bytes | None
+    #: what it names and the one before did not
+    entry: Entry | None = None
+
+
+class Store(ABC):
+    """A place for persistent objects that outlives tasks and runs. Safe to be used by several threads."""
+
+    #: bytes of a block
+    block_size = 1 << 62
+    #: whether objects carry a checksum
+    checks = False
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._known: OrderedDict[str, tuple[bytes, Manifest]] = OrderedDict()
+
+    # --- what a backend has -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _manifests(self, identifiers: Sequence[str]) -> list[bytes | None]:
+        """The manifests of these objects, in one go."""
+
+    @abstractmethod
+    def _swap(self, changes: Sequence[Change]) -> list[bool]:
+        """Exchange manifests, each at one moment; says which still had the stamp they should have."""
+
+    @abstractmethod
+    def _write(self, identifier: str, entry: Entry, blocks: Sequence[Sequence[memoryview]]) -> None:
+        """Write the blocks of a state; each is given as pieces that follow one another."""
+
+    @abstractmethod
+    def _read(self, wanted: Sequence[tuple[str, Entry, bool]]) -> list[list[Buffer] | None]:
+        """The blocks of states, in one go, and for each whether they may be changed; None where one is gone."""
+
+    @abstractmethod
+    def _erase(self, states: Sequence[tuple[str, Entry]]) -> None:
+        """Remove the blocks of states."""
+
+    @abstractmethod
+    def locations(self, identifier: str, entry: Entry | None = None) -> list[str]:
+        """The hosts that hold an object, found without asking anybody; ``entry`` is the state that is meant."""
+
+    @abstractmethod
+    def place(self, host: str) -> str:
+        """A new id whose object will lie on a host."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections and files."""
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def put(self, identifier: str, parts: Sequence[Buffer], kind: str, *, keep: bool = False) -> Entry:
+        """Store an object, in the place of what had this id; ``keep`` keeps that for tasks that read it."""
+        return self.switch([self.stage(identifier, parts, kind)], keep=keep)[0]
+
+    def stage(self, identifier: str, parts: Sequence[Buffer], kind: str, *, fresh: bool = False) -> Staged:
+        """Write an object's bytes where nobody sees them yet."""
+        views = [memoryview(part).cast("B") for part in parts]
+        sizes = [len(view) for view in views]
+        checksum = _checksum(views) if self.checks else 0
+        token = os.urandom(8).hex()
+        if sum(sizes) <= _INLINE:
+            return Staged(identifier, Entry(0, token, kind, sizes, [], checksum, b"".join(views)), fresh)
+        blocks = layout(views, self.block_size)
+        lengths = [sum(map(len, block)) for block in blocks]
+        entry = Entry(0, token, kind, sizes, lengths, checksum)
+        try:
+            self._write(identifier, entry, blocks)
+        except BaseException:
+            self._clear_away([(identifier, entry)])
+            raise
+        return Staged(identifier, entry, fresh)
+
+    def switch(self, staged: Sequence[Staged], *, keep: bool = False) -> list[Entry]:
+        """Make staged states the current ones: all of them, or none if one cannot be."""
+        done: list[tuple[str, Entry, Manifest | None]] = []
+        entries: dict[int, Entry] = {}
+        waiting = list(enumerate(staged))
+        try:
+            for attempt in range(_PATIENCE):
+                olds = self._newest([one for _, one in waiting], again=attempt > 0)
+                changes, news = [], []
+                for (_, one), old in zip(waiting, olds, strict=True):
+                    new = _succeeded(one.entry, old[1], keep=keep)
+                    changes.append(Change(one.identifier, old[0], encode(new, os.urandom(STAMP)), one.entry))
+                    news.append(new)
+                outcomes = self._swap(changes)
+                missed = []
+                for (index, one), old, new, change, ok in zip(waiting, olds, news, changes, outcomes, strict=True):
+                    if ok:
+                        done.append((one.identifier, one.entry, old[1]))
+                        entries[index] = new.current
+                        assert change.manifest is not None
+                        self._remember(one.identifier, change.manifest[:STAMP], new)
+                    else:
+                        missed.append((index, one))
+                waiting = missed
+                if not waiting:
+                    break
+                if attempt:
+                    time.sleep(random.random() * 0.002 * attempt)
+            else:
+                raise StorageError(
+                    f"object {waiting[0][1].identifier!r} is changed by others all the time; try again later"
+                )
+        except BaseException:
+            self._take_back(done)
+            self._clear_away((one.identifier, one.entry) for one in staged)
+            raise
+        if not keep:
+            self._clear_away((name, entry) for name, _, old in done if old is not None for entry in old.entries())
+        return [entries[index] for index in range(len(staged))]
+
+    def withdraw(self, staged: Iterable[Staged]) -> None:
+        """Remove staged states that are not wanted after all."""
+        self._clear_away((one.identifier, one.entry) for one in staged)
+
+    def _newest(self, staged: Sequence[Staged], *, again: bool) -> list[tuple[bytes, Manifest | None]]:
+        """Stamp and manifest of what staged states will replace; remembered ones will do, as the exchange tells."""
+        found: list[tuple[bytes, Manifest | None] | None] = []
+        for one in staged:
+            if again:
+                self._known.pop(one.identifier, None)
+            known = self._known.get(one.identifier)
+            found.append((b"", None) if one.fresh and not again and known is None else known)
+        asked = [one.identifier for one, known in zip(staged, found, strict=True) if known is None]
+        read = iter(self._look(asked) if asked else [])
+        return [next(read) if known is None else known for known in found]
+
+    def _look(self, identifiers: Sequence[str]) -> list[tuple[bytes, Manifest | None]]:
+        result: list[tuple[bytes, Manifest | None]] = []
+        for identifier, data in zip(identifiers, self._manifests(identifiers), strict=True):
+            result.append((b"", None) if data is None else (bytes(data[:STAMP]), decode(data, identifier)))
+        return result
+
+    def _remember(self, identifier: str, stamp: bytes, manifest: Manifest) -> None:
+        self._known[identifier] = (stamp, manifest)
+        self._known.move_to_end(identifier)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def _take_back(self, done: list[tuple[str, Entry, Manifest | None]]) -> None:
+        """Undo exchanges because a later one failed."""
+        for identifier, entry, old in done:
+            self._known.pop(identifier, None)
+            try:
+                [(stamp, now)] = self._look([identifier])
+                if now is not None and now.current.token == entry.token:
+                    self._swap([Change(identifier, stamp, None if old is None else encode(old, os.urandom(STAMP)))])
+            except StorageError:
+                continue  # the store is gone: whatever is in it, is whole
+
+    def _clear_away(self, states: Iterable[tuple[str, Entry]]) -> None:
+        """Remove bytes that nobody names; what cannot be removed takes room and does no harm."""
+        lying = [(identifier, entry) for identifier, entry in states if entry.blocks]
+        if lying:
+            try:
+                self._erase(lying)
+            except StorageError:
+                pass
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def get(self, wanted: Sequence[Wanted]) -> list[Fetched]:
+        """Read many objects, all of them with as few round trips as one."""
+        fetched: dict[int, Fetched] = {}
+        missing = list(range(len(wanted)))
+        for _ in range(_READS):
+            found = []
+            for index, data in zip(missing, self._manifests([wanted[i].identifier for i in missing]), strict=True):
+                identifier, token, _ = wanted[index]
+                if data is None:
+                    raise MissingObject(f"there is no object {identifier!r} in {self}; was it deleted?")
+                manifest = decode(data, identifier)
+                self._remember(identifier, bytes(data[:STAMP]), manifest)
+                found.append((index, manifest.entry(token)))
+            large = [(wanted[i].identifier, entry, wanted[i].writable) for i, entry in found if entry.inline is None]
+            read = iter(self._read(large) if large else [])
+            missing = []
+            for index, entry in found:
+                blocks = [entry.inline] if entry.inline is not None else next(read)
+                if blocks is None:
+                    missing.append(index)  # replaced, and the old one erased, between our two looks
+                else:
+                    parts = parts_of(entry.parts, blocks, writable=wanted[index].writable)
+                    self._verify(wanted[index].identifier, entry, parts)
+                    fetched[index] = Fetched(entry, parts)
+            if not missing:
+                return [fetched[i] for i in range(len(wanted))]
+        raise StorageError(
+            f"parts of object {wanted[missing[0]].identifier!r} are gone from {self}. A store that throws keys out "
+            f"when it is full loses objects: set its maxmemory-policy to noeviction."
+        )
+
+    def _verify(self, identifier: str, entry: Entry, parts: list[Buffer]) -> None:
+        if self.checks and _checksum(parts) != entry.checksum:
+            raise StorageError(f"object {identifier!r} in {self} is damaged: its checksum differs. Store it anew.")
+
+    def entry(self, identifier: str) -> Entry:
+        """Where the current state of an object is."""
+        return self._manifest(identifier)[1].current
+
+    def exists(self, *identifiers: str) -> bool:
+        """Whether there are objects of all these ids."""
+        return all(data is not None for data in self._manifests(identifiers))
+
+    def _manifest(self, identifier: str) -> tuple[bytes, Manifest]:
+        [(stamp, manifest)] = self._look([identifier])
+        if manifest is None:
+            raise MissingObject(f"there is no object {identifier!r} in {self}; was it deleted?")
+        return stamp, manifest
+
+    # --- changing -----------------------------------------------------------------------------------------------
+
+    def _exchange(self, identifier: str, change: object) -> Manifest | None:
+        """Exchange a manifest for what ``change`` makes of it; gives the old one, or None if there is none."""
+        for attempt in range(_PATIENCE):
+            [(stamp, old)] = self._look([identifier])
+            if old is None:
+                return None
+            new: Manifest | None = change(old)  # type: ignore[operator]
+            if new is old:
+                return old
+            data = None if new is None else encode(new, os.urandom(STAMP))
+            self._known.pop(identifier, None)
+            if self._swap([Change(identifier, stamp, data)])[0]:
+                return old
+            time.sleep(random.random() * 0.002 * attempt)
+        raise StorageError(f"object {identifier!r} is changed by others all the time; try again later")
+
+    def delete(self, identifier: str) -> bool:
+        """Remove an object; False if there was none."""
+        old = self._exchange(identifier, lambda manifest: None)
+        if old is not None:
+            self._clear_away((identifier, entry) for entry in old.entries())
+        return old is not None
+
+    def drop(self, identifier: str, token: str) -> None:
+        """Give up one state, unless it is the current one."""
+        dropped: list[Entry] = []
+
+        def without(manifest: Manifest) -> Manifest:
+            dropped[:] = [entry for entry in manifest.kept if entry.token == token]
+            return replace(manifest, kept=[e for e in manifest.kept if e.token != token]) if dropped else manifest
+
+        self._exchange(identifier, without)
+        self._clear_away((identifier, entry) for entry in dropped)
+
+    def new_version(self, identifier: str, *, preserve: bool = True, host: str | None = None) -> str:
+        """Copy an object under a new id, on a host if one is given; without ``preserve`` the copy takes its place."""
+        [fetched] = self.get([Wanted(identifier, writable=False)])
+        copy = uuid4().hex if host is None else self.place(host)
+        self.put(copy, fetched.parts, fetched.entry.kind)
+        self._exchange(copy, lambda manifest: replace(manifest, previous=identifier))
+        if not preserve:
+            self.consolidate_version(copy)
+        return copy
+
+    def consolidate_version(self, final: str) -> None:
+        """Delete all versions that an object was copied from, one from the other; it stays."""
+        chain = [final]
+        while True:
+            [(_, manifest)] = self._look([chain[-1]])
+            if manifest is None and len(chain) == 1:
+                raise MissingObject(f"there is no object {final!r} in {self}; was it deleted?")
+            if manifest is None or manifest.previous is None or manifest.previous in chain:
+                break
+            chain.append(manifest.previous)
+        # The oldest first: if this is interrupted, the rest can still be followed from the final one.
+        for identifier in reversed(chain[1:]):
+            self.delete(identifier)
+        self._exchange(final, lambda manifest: replace(manifest, previous=None))
+
+    def __str__(self) -> str:
+        return f"the store {shown(self.url)}"
+
+
+def shown(url: str) -> str:
+    """An address without its password."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
+def _succeeded(entry: Entry, old: Manifest | None, *, keep: bool) -> Manifest:
+    """The manifest in which a state takes the place of the current one."""
+    if old is None:
+        return Manifest(replace(entry, generation=1))
+    entry = replace(entry, generation=old.current.generation + 1)
+    return Manifest(entry, old.entries() if keep else [], old.previous)
+
+
+def _checksum(parts: Sequence[Buffer]) -> int:
+    import xxhash
+
+    digest = xxhash.xxh3_64()
+    for part in parts:
+        digest.update(part)
+    return int(digest.intdigest())

@@ -1,0 +1,244 @@
+"""Persistent objects as data of a run: which version of an object is the newest, by its id.
+
+A task that is given an object reads the version that its id stands for now, so two Python objects of one id are one
+datum. The version's value is a small reference; the engine counts who may still read the state it refers to, and says
+when that may leave the store. Nothing of the store itself is imported before a program has such an object.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from penstock.data.slots import current, referred_states
+from penstock.errors import ArgumentChanged, CallError, StorageError
+from penstock.executors.mover import Mover
+from penstock.model.data import Value, VersionId
+from penstock.model.events import Provided, Released
+from penstock.model.tasks import Failure
+from penstock.persistent.where import close_store, current_store, is_stored
+
+if TYPE_CHECKING:
+    from penstock.persistent.servers import StartedServers
+    from penstock.runtime.arguments import Arguments
+    from penstock.runtime.config import Config
+    from penstock.runtime.runtime import Runtime
+
+__all__ = ["KnownObject", "PersistentData", "store_address"]
+
+
+class KnownObject:
+    """The newest version of an object that tasks use."""
+
+    __slots__ = ("by_task", "version")
+
+    def __init__(self, version: VersionId, *, by_task: bool) -> None:
+        self.version = version
+        #: a task makes it, and the program has not looked at it yet
+        self.by_task = by_task
+
+    def object(self) -> None:
+        """A simulated task changes nothing: there is no new object."""
+
+
+def store_address(config: Config) -> str:
+    """The address of the store that the settings mean; of servers that are to be started, only that they are."""
+    if config.mode == "simulated":
+        return "memory:"
+    return config.store or f"local:{os.path.abspath('penstock-store')}"
+
+
+class PersistentData:
+    """The persistent objects that tasks of a run use."""
+
+    def __init__(self, runtime: Runtime, address: str) -> None:
+        self._runtime = runtime
+        self._servers: StartedServers | None = None
+        #: the address of the store
+        self.store = address
+        if address.startswith("redis-start:"):
+            from penstock.persistent.servers import start_servers
+
+            self._servers = start_servers(address)
+            self.store = self._servers.url
+        self._known: dict[str, KnownObject] = {}
+        #: objects that were written in this run, of which the store may keep older states
+        self._written: set[str] = set()
+        self._sweep_at = 1000
+        #: speaks to the store, so that the control thread need not
+        self._dropper = Mover("objects")
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def read(self, obj: Any, arguments: Arguments, where: str) -> VersionId:
+        """The version that a call reads which is given an object."""
+        identifier = obj._link.identifier
+        known = arguments.objects.get(identifier) or self._known.get(identifier)
+        if obj._link.modified:
+            if known is not None and known.by_task:
+                raise CallError(
+                    f"{where}: the program changed {obj!r} while tasks were updating it, and one of the changes would "
+                    f"be lost; call wait_on() on it before changing it"
+                )
+            obj.update_persistent()
+            known = None
+        if known is None:
+            known = arguments.objects[identifier] = self._provided(obj, arguments)
+        return known.version
+
+    def _provided(self, obj: Any, arguments: Arguments) -> KnownObject:
+        from penstock.persistent.context import reference
+
+        referring, current.referring = current.referring, None
+        try:
+            data = pickle.dumps(_Reference(reference(obj)), 5)
+            value = Value(data, states=referred_states())
+        finally:
+            current.referring = referring
+        known = KnownObject(self._runtime.new_version(), by_task=False)
+        arguments.before.append(Provided(known.version, value, self._bytes_at(obj)))
+        arguments.effects.append(lambda: self._succeed(obj.get_id(), known, arguments))
+        return known
+
+    def write(self, obj: Any, version: VersionId, arguments: Arguments) -> None:
+        """A call that is accepted makes the next version of an object."""
+        self._written.add(obj.get_id())
+        self._succeed(obj.get_id(), KnownObject(version, by_task=True), arguments)
+
+    def _succeed(self, identifier: str, known: KnownObject, arguments: Arguments) -> None:
+        old = self._known.get(identifier)
+        if old is not None:
+            arguments.released.append(old.version)
+        self._known[identifier] = known
+        if len(self._known) >= self._sweep_at:
+            self._sweep(arguments)
+
+    def _sweep(self, arguments: Arguments) -> None:
+        """Forget objects that no unfinished task uses: the store has them."""
+        versions = self._runtime.driver.engine.state.versions
+        idle = []
+        for identifier, known in self._known.items():
+            record = versions.get(known.version)
+            if not known.by_task and (record is None or (record.outcome is not None and not record.uses)):
+                idle.append(identifier)
+        for identifier in idle:
+            arguments.released.append(self._known.pop(identifier).version)
+        self._sweep_at = max(1000, 2 * len(self._known))
+
+    def _bytes_at(self, obj: Any) -> dict[str, int] | None:
+        """How much of an object lies on which nodes of the run, for policies that follow data."""
+        entry = obj._link.entry
+        here = self._runtime.machine.hostname
+        hosts = [here if host in _THIS_MACHINE else host for host in obj.locations()]
+        return dict.fromkeys(hosts, entry.size // len(hosts) or 1) if entry is not None and hosts else None
+
+    # --- the program --------------------------------------------------------------------------------------------
+
+    def bring_up_to_date(self, obj: Any) -> None:
+        """Wait for tasks that write an object, and give it the state that they made."""
+        identifier = obj._link.identifier
+        known = self._known.get(identifier)
+        if known is None or not known.by_task:
+            return
+        if obj._link.modified and self._runtime.config.strict:
+            raise ArgumentChanged(
+                f"wait_on: the program changed {obj!r} while tasks were updating it, and the change would be lost; "
+                f"call wait_on() on it first"
+            )
+        value = self._runtime.value_of(known)
+        known.by_task = False
+        if value is not obj and is_stored(value):
+            obj.__dict__.clear()
+            obj.__dict__.update(value.__dict__)
+            obj._link.token, obj._link.generation, obj._link.entry = (
+                *(value._link.token, value._link.generation),
+                value._link.entry,
+            )
+            obj.mark_unmodified()
+
+    def settle(self, identifier: str, *, alone: bool) -> None:
+        """Wait for tasks that write an object; with ``alone``, also for those that read it."""
+        known = self._known.get(identifier)
+        if known is None:
+            return
+        driver = self._runtime.driver
+        versions = driver.engine.state.versions
+
+        def done() -> bool:
+            record = versions.get(known.version)
+            return record is None or (record.outcome is not None and not (alone and record.uses))
+
+        if not done():
+            driver.wait_until(done)
+        record = versions.get(known.version)
+        if known.by_task and record is not None and isinstance(record.outcome, Failure):
+            failure = record.outcome
+            self.replaced(identifier)
+            if not alone:
+                raise self._runtime.observe(failure)
+        known.by_task = False
+
+    def forget(self, obj: Any) -> None:
+        """The program does not want to know what tasks made of an object."""
+        if self._known and is_stored(obj):
+            self.replaced(obj.get_id())
+
+    def is_with_tasks(self, identifier: str) -> bool:
+        """Whether tasks update the object, and the program has not looked at what they made of it."""
+        known = self._known.get(identifier)
+        return known is not None and known.by_task
+
+    def is_read(self, identifier: str, token: str | None) -> bool:
+        """Whether a task may still read a state of the object."""
+        return identifier in self._known or f"{identifier}\n{token}" in self._runtime.driver.engine.state.object_states
+
+    def replaced(self, identifier: str) -> None:
+        """The program itself has stored a new state, or removed the object: nobody is given the old one from now on."""
+        self._written.add(identifier)
+        known = self._known.pop(identifier, None)
+        if known is not None and not self._runtime.stopped:
+            self._runtime.driver.post(Released(known.version))
+
+    # --- the end of states ----------------------------------------------------------------------------------------
+
+    def drop_state(self, state: str) -> None:
+        """No version refers to a state any more. Called under the driver's lock."""
+        identifier, _, token = state.rpartition("\n")
+        if not self._runtime.stopped or identifier in self._written:
+            self._dropper.do(lambda: _drop(identifier, token))
+
+    def close(self) -> None:
+        """The run is over: the store keeps the newest state of each object. Servers of the run go with it."""
+        driver = self._runtime.driver
+        with driver.lock:
+            for known in self._known.values():
+                driver.handle(Released(known.version))
+        self._known.clear()
+        self._dropper.close()
+        if not self._runtime.simulated:
+            close_store(self.store)
+        if self._servers is not None:
+            self._servers.stop()
+            self.store = ""
+
+
+#: names that servers of this machine go by
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def _drop(identifier: str, token: str) -> None:
+    try:
+        current_store().drop(identifier, token)
+    except StorageError:
+        pass  # a store that is gone keeps nothing; one that comes back keeps a state too many
+
+
+class _Reference:
+    """Pickles as what it is given."""
+
+    def __init__(self, reduced: tuple[Any, ...]) -> None:
+        self._reduced = reduced
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._reduced

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
 
 from penstock.errors import ConfigError, StorageError, StoreFull, StoreUnreachable
@@ -104,7 +104,7 @@ class RedisStore(Store):
             return [self._client.eval(*commands[0])]
         pipeline = self._pipeline()
         for command in commands:
-            pipeline.eval(*command)
+            pipeline.execute_command("EVAL", *command)
         return list(pipeline.execute())
 
     def _write(self, identifier: str, entry: Entry, blocks: Sequence[Sequence[memoryview]]) -> None:
@@ -149,15 +149,15 @@ class RedisStore(Store):
 
 def with_block_size(url: str, default: int) -> tuple[str, int]:
     """An address without our own option in it, and the option: ``?block_size=8MiB``."""
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
+    address, _, query = url.partition("?")
+    options = dict(parse_qsl(query))
     given = options.pop("block_size", None)
     if given is None:
         return url, default
     size = parse_size(given)
     if not 1024 <= size <= 512 * 1024 * 1024:
         raise ConfigError(f"store: block_size={given} must be between 1KiB and 512MiB, the longest string of Redis")
-    return urlunsplit(parts._replace(query=urlencode(options))), size
+    return f"{address}?{urlencode(options)}" if options else address, size
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ def explained(store: Store) -> Iterator[None]:
 
     try:
         yield
-    except theirs.RedisError as error:
+    except (theirs.RedisError, theirs.RedisClusterException) as error:
         raise _ours(store, error, theirs) from error
     except (ConnectionError, TimeoutError) as error:
         if isinstance(error, StorageError):
@@ -188,6 +188,6 @@ def _ours(store: Store, error: Exception, theirs: Any) -> StorageError:
         return StorageError(f"{store} is one node of a cluster: write redis-cluster:// instead of redis://")
     if "Cluster mode is not enabled" in text or "cluster support disabled" in text:
         return StorageError(f"{store} is no cluster: write redis:// instead of redis-cluster://")
-    if type(error).__name__ == "RedisClusterException":
+    if isinstance(error, theirs.RedisClusterException):
         return StoreUnreachable(f"{store} does not answer: {text}")
     return StorageError(f"{store} refused: {text}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from tests.behaviour.modes import Gate, only_workers
 
+import penstock
 from penstock import (
     COLLECTION_IN,
     COLLECTION_INOUT,
@@ -375,8 +378,6 @@ def test_collection_in_sees_the_state_at_the_call() -> None:
 
 
 def test_an_element_whose_task_failed_fails_the_reader_of_the_collection() -> None:
-    import penstock
-
     @task(returns=1)
     def fail() -> Any:
         raise ValueError("no element")
@@ -435,3 +436,209 @@ def test_a_cycle_leaves_the_objects_as_they_were() -> None:
         push_to_each(loop, 1)
     push(loop[0], 2)
     assert wait_on(loop[0]) == [1, 2]
+
+
+# --- what is written, replaced and given back -----------------------------------------------------------------------
+
+
+@task(c=COLLECTION_INOUT)
+def put_at(c: Any, key: Any, value: Any) -> None:
+    c[key] = value
+
+
+def test_an_object_twice_in_a_collection_is_written_once(runtime: penstock.Runtime) -> None:
+    barrier()
+    versions = runtime.driver.engine.state.versions
+    before = set(versions)
+    shared = [0]
+    push_to_each([shared, shared], 9)
+    assert wait_on(shared) == [0, 9, 9]
+    as_is([]).result()
+    assert len(versions.keys() - before) <= 1, "of the list, which the program has, no version is left"
+
+
+def test_an_object_given_alone_and_in_a_collection_is_one_object() -> None:
+    @task(one=INOUT, c=COLLECTION_INOUT, returns=1)
+    def push_both(one: Any, c: Any) -> bool:
+        one.append("one")
+        c[0].append("c")
+        return one is c[0]
+
+    shared = [0]
+    assert push_both(shared, [shared, [1]]).result() is True
+    assert wait_on(flatten([shared])) == [[0, "one", "c"]]
+    assert wait_on(shared) == [0, "one", "c"]
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_one_object_at_two_places_cannot_be_replaced_at_one(place: int) -> None:
+    shared = [0]
+    elements = [shared, [1], shared]
+    put_at(elements, place, ["new"])
+    error = as_is(elements).exception()
+    assert error is not None
+    for part in ("put_at", "'c'[0]", "'c'[2]", "one place only"):
+        assert part in str(error)
+    penstock.delete_object(*elements)
+
+
+def test_one_object_at_two_places_replaced_at_both() -> None:
+    @task(c=COLLECTION_INOUT)
+    def replace_both(c: Any) -> None:
+        c[0] = c[2] = ["new"]
+
+    shared = [0]
+    elements = [shared, [1], shared]
+    replace_both(elements)
+    push(elements[2], 9)
+    assert wait_on(elements) == [["new", 9], [1], ["new", 9]] and elements[0] is elements[2]
+
+
+@pytest.mark.parametrize("new", [{"k": 1}, 7, (1, 2), "text", None])
+def test_an_element_replaced_by_something_of_another_type(new: Any) -> None:
+    elements = [[0], [1]]
+    put_at(elements, 0, new)
+    push(elements[1], 5)
+    assert wait_on(as_is(elements)) == [new, [1, 5]]
+    wait_on(elements)
+    assert elements == [new, [1, 5]], "the list itself is brought up to date"
+    put_at(elements, 0, ["again"])
+    assert wait_on(elements) == [["again"], [1, 5]]
+
+
+def test_an_array_replaced_by_one_of_another_shape() -> None:
+    elements = {"a": np.zeros(3), "b": np.ones(20_000)}
+    put_at(elements, "b", np.full((2, 20_000), 7.0))
+    increase_element(elements["a"])
+    wait_on(elements)
+    assert elements["b"].shape == (2, 20_000) and elements["b"][1, 5] == 7.0 and elements["a"][0] == 1.0
+
+
+def test_large_arrays_swapped_and_doubled_by_tasks() -> None:
+    @task(c=COLLECTION_INOUT)
+    def swap(c: Any) -> None:
+        c[0], c[1] = c[1], c[0]
+
+    @task(c=COLLECTION_INOUT)
+    def double(c: Any) -> None:
+        c[0] = c[1]
+
+    arrays = [np.full(20_000, float(i)) for i in range(2)]
+    increase_elements(arrays)
+    swap(arrays)
+    increase_element(arrays[0])
+    assert [float(a[9]) for a in wait_on(as_is(arrays))] == [3.0, 1.0]
+    double(arrays)
+    increase_element(arrays[0])  # must not reach the other one, though both have the same bytes
+    assert [float(a[9]) for a in wait_on(arrays)] == [2.0, 1.0]
+
+
+def test_a_dict_whose_keys_are_put_in_another_order() -> None:
+    @task(c=COLLECTION_INOUT)
+    def turn_around(c: Any) -> None:
+        for key in list(c):
+            value = c.pop(key)
+            c[key] = [*value, key]
+        first = next(iter(c))
+        c[first] = c.pop(first)
+
+    elements = {"a": [1], "b": [2]}
+    turn_around(elements)
+    assert wait_on(elements) == {"a": [1, "a"], "b": [2, "b"]}
+
+
+def test_a_task_that_changes_keys_or_length_is_told() -> None:
+    @task(c=COLLECTION_INOUT)
+    def rename(c: Any) -> None:
+        c["z"] = c.pop("a")
+
+    @task(c=COLLECTION_INOUT(depth=2))
+    def shorten(c: Any) -> None:
+        c[1] = [[0]]
+
+    elements = {"a": [1], "b": [2]}
+    rename(elements)
+    error = as_is(elements).exception()
+    assert "rename" in str(error) and "'a'" in str(error) and "'z'" in str(error) and "keys" in str(error)
+    rows = [[[1]], [[2], [3]]]
+    shorten(rows)
+    error = as_is(rows).exception()
+    assert "length" in str(error) and "'c'[1]" in str(error) and "from 2 to 1" in str(error)
+    penstock.delete_object(*elements.values(), *rows[0], *rows[1])
+
+
+def test_a_container_changed_as_a_whole_and_then_through_its_elements() -> None:
+    elements = [[0]]
+    push(elements, ["new"])
+    push_to_each(elements, "x")  # waits for the list: only then are its elements known
+    push(elements[1], "y")
+    assert wait_on(flatten(elements)) == [[0, "x"], ["new", "x", "y"]]
+    assert wait_on(elements) == [[0, "x"], ["new", "x", "y"]]
+
+
+def test_rows_changed_as_a_whole_and_then_their_cells() -> None:
+    grid = [[[0]], [[1], [2]]]
+    push_to_each(grid, [9])
+    push_to_leaves(grid, "x")
+    assert wait_on(grid) == [[[0, "x"], [9, "x"]], [[1, "x"], [2, "x"], [9, "x"]]]
+
+
+def test_subclasses_of_containers_keep_their_type() -> None:
+    named = Pair([1], [2])
+    push_to_each(named, 3)
+    found = wait_on(as_is(named))
+    assert type(found) is Pair and found == Pair([1, 3], [2, 3])
+    table: Any = defaultdict(list, {"a": [1]})
+    push_to_each(table, 3)
+    assert type(wait_on(as_is(table))) is defaultdict and wait_on(table) == {"a": [1, 3]}
+
+
+class Pair(NamedTuple):
+    x: list[int]
+    y: list[int]
+
+
+# --- on the way -----------------------------------------------------------------------------------------------------
+
+
+def test_a_collection_is_one_record_on_the_wire(runtime: penstock.Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    handle = runtime.driver.handle
+    monkeypatch.setattr(
+        runtime.driver, "handle", lambda event: (calls.append(getattr(event, "call", None)), handle(event))[1]
+    )
+    futures = [make_list(i) for i in range(20)]
+    calls.clear()
+    look_at = as_is([[i] for i in range(1000)])
+    with_futures = as_is([*futures, *futures])
+    plain, waiting = [call for call in calls if call is not None]
+    assert plain.slots == () and plain.reads == (), "elements that no task makes travel inside the one value"
+    assert len(waiting.reads) == len(set(waiting.reads)) == 20, "an element is registered once, wherever it stands"
+    assert wait_on(look_at, with_futures) == [[[i] for i in range(1000)], [[i] for i in range(20)] * 2]
+
+
+@only_workers
+def test_elements_are_fetched_where_they_are_touched() -> None:
+    @task(returns=1)
+    def block(i: int) -> Any:
+        return np.full(1_000_000, float(i))
+
+    @task(c=COLLECTION_IN, returns=1)
+    def touch(c: Any, i: int) -> tuple[float, int]:
+        before = resident_shared()
+        value = float(c[i][7])
+        return value, resident_shared() - before
+
+    @task(c=COLLECTION_IN, returns=1)
+    def come(c: Any) -> int:
+        return resident_shared()
+
+    def resident_shared() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("RssShmem:")[1].split()[0]) * 1024
+
+    blocks = [block(i) for i in range(12)]
+    barrier()
+    assert come(blocks).result() < 20_000_000, "96 MB are mapped, and not read, before the task touches them"
+    value, grown = touch(blocks, 5).result()
+    assert value == 5.0 and grown < 12_000_000

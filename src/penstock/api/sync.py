@@ -87,9 +87,9 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
             runtime.forget(obj)
             return obj
     if isinstance(obj, dict):
-        return _with_values(obj, [(key, part, _value(part, runtime)) for key, part in obj.items()])
+        return _with_values(obj, [(key, part, _value(part, runtime)) for key, part in obj.items()], runtime)
     if isinstance(obj, list | deque):
-        return _with_values(obj, [(i, part, _value(part, runtime)) for i, part in enumerate(obj)])
+        return _with_values(obj, [(i, part, _value(part, runtime)) for i, part in enumerate(obj)], runtime)
     if isinstance(obj, tuple):
         parts = [_value(part, runtime) for part in obj]
         if all(a is b for a, b in zip(parts, obj, strict=True)):
@@ -98,20 +98,28 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
     if isinstance(obj, set | frozenset) and any(isinstance(part, concurrent.futures.Future) for part in obj):
         return type(obj)(_value(part, runtime) for part in obj)
     if type(obj).__name__ == "ndarray" and obj.dtype == object:
-        return _with_values(obj, [(i, obj[i], _value(obj[i], runtime)) for i in _places(obj)])
+        return _with_values(obj, [(i, obj[i], _value(obj[i], runtime)) for i in _places(obj)], runtime)
     return obj
 
 
-def _with_values(container: Any, parts: list[tuple[Any, Any, Any]]) -> Any:
-    """The container with values for futures: itself where we put the futures there, else a copy if there are any."""
+def _with_values(container: Any, parts: list[tuple[Any, Any, Any]], runtime: Runtime | None) -> Any:
+    """The container with values for futures and for elements that tasks replaced.
+
+    It is the container itself where tasks have changed it, and we put the futures there; else a copy if there are any.
+    """
     changed = [(key, old, new) for key, old, new in parts if old is not new]
     if not changed:
         return container
-    if not any(isinstance(old, PlacedFuture) for _, old, _ in changed):
+    if not any(_changed_by_tasks(old, runtime) for _, old, _ in changed):
         container = copy.copy(container)
     for key, _, new in changed:
         container[key] = new
     return container
+
+
+def _changed_by_tasks(element: Any, runtime: Runtime | None) -> bool:
+    """Whether tasks have put something else where an element is: a number, or an object that it could not become."""
+    return isinstance(element, PlacedFuture) or (runtime is not None and runtime.identity.find(element) is not None)
 
 
 def _places(array: Any) -> Iterator[tuple[int, ...]]:

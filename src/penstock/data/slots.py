@@ -108,10 +108,8 @@ class ElementFailed(Exception):
 
 def referred_states() -> list[str]:
     """The states of persistent objects that what was packed last refers to."""
-    if not current.referred:
-        return []
-    states, current.referred = list(dict.fromkeys(current.referred)), None
-    return states
+    states, current.referred = current.referred, None
+    return list(dict.fromkeys(states)) if states else []
 
 
 class SlotRef:
@@ -140,28 +138,19 @@ def dump_with_slots(
 ) -> Callable[[object, list[pickle.PickleBuffer]], bytes]:
     """A pickling function that puts slot references wherever ``find`` knows an object, however deep.
 
-    The object to be pickled is itself written out, even where ``find`` knows it: it is what some slot holds.
+    ``find`` is asked about every object there is, numbers and strings too: what it costs is what pickling costs.
     """
 
     def dump(obj: object, buffers: list[pickle.PickleBuffer]) -> bytes:
-        outermost = True
-
         base: type[pickle.Pickler] = pickle.Pickler
         if by_value:
             import cloudpickle
 
             base = cloudpickle.Pickler
-
-        class Pickler(base):  # type: ignore[misc, valid-type]
-            def persistent_id(self, part: Any) -> int | None:
-                nonlocal outermost
-                if outermost:
-                    outermost = False
-                    return None
-                return find(part)
-
         file = io.BytesIO()
-        Pickler(file, 5, buffer_callback=buffers.append).dump(obj)
+        pickler = base(file, 5, buffer_callback=buffers.append)
+        pickler.persistent_id = find  # type: ignore[method-assign]  # an attribute is called without a method's cost
+        pickler.dump(obj)
         return file.getvalue()
 
     return dump

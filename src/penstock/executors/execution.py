@@ -11,7 +11,7 @@ import pickle
 import reprlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,15 +19,16 @@ from msgspec.structs import replace
 from penstock.data.segments import Access, Segments
 from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
 from penstock.data.slots import ElementFailed, FailedElement, Slots, current
-from penstock.errors import SerializationError, TaskError
+from penstock.errors import SerializationError
 from penstock.executors.early import Channel, Mismatch, Possible, following
 from penstock.executors.nested import forget_unlooked, raise_unlooked
 from penstock.executors.strict import InputWatch
 from penstock.executors.tracebacks import describe
+from penstock.executors.updated import Updated
 from penstock.executors.wire import STREAM, Define, Done, Error, Run
 from penstock.executors.written_files import Layers, WrittenFiles, is_for_want_of_room
 from penstock.model.data import FileRef, Slot, Value
-from penstock.model.tasks import Failure, FailureKind, Output, Steps
+from penstock.model.tasks import Failure, FailureKind
 
 __all__ = ["Function", "carry_out", "define", "inside_task"]
 
@@ -114,7 +115,7 @@ def carry_out(
             outputs = _carry_out_call(run, function, segments, files, release, strict=strict)
         else:
             if run.slots:
-                current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, {}))
+                current.slots = _filled(run, segments, {})
             args, kwargs = load(run.args, segments, slots=bool(run.slots))
             if current.unfilled is not None:
                 current.unfilled.fill()
@@ -123,7 +124,7 @@ def carry_out(
                 result = release.get().run(result)
             raise_unlooked()
             if current.loaded:
-                _stage_objects(run, function, {}, strict=strict)
+                _stage_objects((), function, strict=strict)
             outputs = _returned(result, function, segments, release)
         if current.staged is not None:
             current.staged.publish()
@@ -180,7 +181,7 @@ def _carry_out_call(
     strict: bool,
 ) -> list[Slot | None]:
     in_place: InPlace = {}
-    current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, in_place))
+    current.slots = _filled(run, segments, in_place)
     access = Access.IN_PLACE if run.args_in_place else Access.COPY
     *_, args, kwargs = load(run.args, segments, access, in_place, slots=True, writable=run.writable_buffers)
     if current.unfilled is not None:
@@ -191,7 +192,7 @@ def _carry_out_call(
             files.place(index, output, arguments)
     args = tuple(arguments[i] for i in range(len(args)))
     kwargs = {name: arguments[name] for name in kwargs}
-    shapes = [_container_length(arguments, output) for output in run.outputs]
+    updated = Updated(function, arguments, run.outputs)
     watch = InputWatch(function.name, function.body, args, kwargs, run.outputs) if strict else None
     result = function.body(*args, **kwargs)
     if function.generator and release is not None:
@@ -200,64 +201,45 @@ def _carry_out_call(
     if watch is not None:
         watch.compare()
     files.ensure_left_alone()
+    objects = updated.objects()
     if current.loaded:
-        _stage_objects(run, function, arguments, strict=strict)
+        _stage_objects(objects, function, strict=strict)
     outputs = _returned(result, function, segments, release)
-    for index, (output, shape) in enumerate(zip(run.outputs, shapes, strict=True)):
+    for index, (output, obj) in enumerate(zip(run.outputs, objects, strict=True)):
         if output.file is not None:
             over = release is not None and release.get().is_over(index)
             outputs.append(None if over else files.finish(output))
-            continue
-        if _container_length(arguments, output) != shape:
-            raise TaskError(
-                f"task {function.name} changed the length of its collection argument "
-                f"{function.parameter(output.path[0])} from {shape} to "
-                f"{_container_length(arguments, output)}; a collection's elements may change, its length may not"
-            )
-        updated = _at(arguments, output.path)
-        what = f"argument {function.parameter(output.path[0])} of task {function.name}, after the task,"
-        outputs.append(dump(updated, segments, what, in_place))
+        else:
+            what = f"argument {function.parameter(output.path[0])} of task {function.name}, after the task,"
+            outputs.append(dump(obj, segments, what, in_place))
     return outputs
 
 
-def _fill(run: Run, index: int, segments: Segments, in_place: InPlace) -> Any:
-    content = run.slots[index]
-    if type(content) is FileRef:
-        return content.path
-    assert type(content) is Value
-    if index in run.in_place:
-        return load(content, segments, Access.IN_PLACE, in_place, slots=True)
-    current.writable = index in run.writable
-    try:
-        return load(content, segments, Access.COPY if current.writable else Access.READ, slots=True)
-    finally:
-        current.writable = True
+def _filled(run: Run, segments: Segments, in_place: InPlace) -> Slots:
+    """The slots of an attempt."""
+    contents, changed_in_place, writable = run.slots, frozenset(run.in_place), frozenset(run.writable)
+
+    def fill(index: int) -> Any:
+        content = contents[index]
+        if type(content) is FileRef:
+            return content.path
+        assert type(content) is Value
+        if index in changed_in_place:
+            return load(content, segments, Access.IN_PLACE, in_place, slots=True)
+        current.writable = index in writable
+        try:
+            return load(content, segments, Access.COPY if current.writable else Access.READ, slots=True)
+        finally:
+            current.writable = True
+
+    return Slots(len(contents), fill)
 
 
-def _stage_objects(run: Run, function: Function, arguments: dict[int | str, Any], *, strict: bool) -> None:
+def _stage_objects(updated: Sequence[Any], function: Function, *, strict: bool) -> None:
     """Write the persistent objects that the task has changed where nobody sees them before all else has succeeded."""
     from penstock.persistent.context import Outgoing
 
-    updated = []
-    for output in run.outputs:
-        if output.file is None:
-            try:
-                updated.append(_at(arguments, output.path))
-            except (LookupError, TypeError):
-                continue  # it is not there any more; whoever collects it says so
     current.staged = Outgoing(function.name, updated, strict=strict)
-
-
-def _at(arguments: dict[int | str, Any], path: Steps) -> Any:
-    found: Any = arguments[path[0]]  # type: ignore[index]
-    for step in path[1:]:
-        found = list(found.values())[step] if isinstance(found, dict) else found[step]  # type: ignore[index]
-    return found
-
-
-def _container_length(arguments: dict[int | str, Any], output: Output) -> int:
-    """Length of the collection an output is an element of; 0 for what is not in a collection."""
-    return len(_at(arguments, output.path[:-1])) if len(output.path) > 1 else 0
 
 
 def _returned(result: Any, function: Function, segments: Segments, release: Possible | None) -> list[Slot | None]:
@@ -302,7 +284,7 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
             append(FailedElement(failures[len(results)]))
     what = f"a value that task {function.name} returned"
     if current.loaded:
-        _stage_objects(run, function, {}, strict=False)
+        _stage_objects((), function, strict=False)
     try:
         packed = dump(results, segments, what)
     except SerializationError:

@@ -1,47 +1,77 @@
-"""The elements of collection arguments: walked anew at each call, because lists change between calls."""
+"""The elements of collection arguments: walked anew at each call, because lists change between calls.
+
+A call that only reads a collection needs no walk: pickling meets every element. It is looked at for cycles alone, at
+the speed of C; what a call writes is found one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
 
 from penstock.errors import CallError
 from penstock.model.tasks import Steps
 
-__all__ = ["is_collection", "leaves"]
+__all__ = ["containers", "is_collection", "leaves", "refuse_cycles"]
+
+_SEQUENCES = (list, tuple)
+_BUILT_IN = (list, tuple, dict)
 
 
 def is_collection(obj: Any) -> bool:
     """Whether an object has elements that can be data of their own."""
-    return isinstance(obj, list | tuple | dict) or _is_object_array(obj)
+    return isinstance(obj, _BUILT_IN) or _is_object_array(obj)
 
 
 def _is_object_array(obj: Any) -> bool:
     return type(obj).__name__ == "ndarray" and str(getattr(obj, "dtype", "")) == "object"
 
 
-def leaves(obj: Any, depth: int, where: str) -> Iterator[tuple[Steps, Any, Any, Any]]:
-    """``(steps, container, key, element)`` of every element down to ``depth``; ``where`` names the argument.
+def leaves(obj: Any, depth: int, steps: Steps = ()) -> Iterator[tuple[Steps, Any, Any, Any]]:
+    """``(steps, container, key, element)`` of every element down to ``depth``; ``steps`` lead to ``obj``.
 
-    Every dimension of an array is a level; its elements are never whole rows.
+    Every dimension of an array is a level; its elements are never whole rows. There must be no cycles.
     """
-    yield from _walk(obj, depth, (), (), where)
-
-
-def _walk(
-    obj: Any, depth: int, steps: Steps, above: tuple[int, ...], where: str
-) -> Iterator[tuple[Steps, Any, Any, Any]]:
-    above = (*above, id(obj))
-    below = depth - (obj.ndim if _is_object_array(obj) else 1)
+    below = _below(obj, depth)
     for step, key, child in _elements(obj):
-        here = (*steps, step)
-        if id(child) in above:
-            raise CallError(f"{where} contains itself, at {_show(here)}; a collection cannot have a cycle")
         if below > 0 and is_collection(child):
-            yield from _walk(child, below, here, above, where)
+            yield from leaves(child, below, (*steps, step))
         else:
-            yield here, obj, key, child
+            yield (*steps, step), obj, key, child
+
+
+def containers(obj: Any, depth: int, look: Callable[[Any], None]) -> None:
+    """Show every container of a collection to ``look``, before what is in it is looked at."""
+    look(obj)
+    below = _below(obj, depth)
+    if below > 0:
+        for child in _parts(obj):
+            if is_collection(child):
+                containers(child, below, look)
+
+
+def refuse_cycles(obj: Any, depth: int, where: str, steps: Steps = (), above: frozenset[int] = frozenset()) -> None:
+    """Raise if a collection contains itself, down to ``depth``."""
+    above |= {id(obj)}
+    if not above.isdisjoint(map(id, _parts(obj))):
+        raise _cycle(where, next((*steps, step) for step, _, child in _elements(obj) if id(child) in above))
+    below = _below(obj, depth)
+    if below > 0:
+        for step, _, child in _elements(obj):
+            if is_collection(child):
+                refuse_cycles(child, below, where, (*steps, step), above)
+
+
+def _below(obj: Any, depth: int) -> int:
+    """How many levels of collections may lie inside a container."""
+    return depth - (1 if isinstance(obj, _BUILT_IN) else obj.ndim)
+
+
+def _parts(obj: Any) -> Iterable[Any]:
+    if isinstance(obj, dict):
+        return obj.values()
+    return obj if isinstance(obj, _SEQUENCES) else obj.flat
 
 
 def _elements(obj: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -49,7 +79,7 @@ def _elements(obj: Any) -> Iterator[tuple[Any, Any, Any]]:
     if isinstance(obj, dict):
         for position, (key, child) in enumerate(obj.items()):
             yield position, key, child
-    elif isinstance(obj, list | tuple):
+    elif isinstance(obj, _SEQUENCES):
         for position, child in enumerate(obj):
             yield position, position, child
     else:
@@ -57,5 +87,6 @@ def _elements(obj: Any) -> Iterator[tuple[Any, Any, Any]]:
             yield place, place, obj[place]
 
 
-def _show(steps: Steps) -> str:
-    return "".join(f"[{step!r}]" for step in steps)
+def _cycle(where: str, steps: Steps) -> CallError:
+    shown = "".join(f"[{step!r}]" for step in steps)
+    return CallError(f"{where} contains itself, at {shown}; a collection cannot have a cycle")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from penstock.model.data import FileRef, SegmentId, Value, VersionId
-from penstock.model.tasks import Output, TaskCall, TaskSpec
+from penstock.model.tasks import Output, Steps, TaskCall, TaskSpec
 
 __all__ = ["Wiring"]
 
@@ -18,6 +20,7 @@ class Wiring:
     """Slots, reads and writes of one call."""
 
     __slots__ = (
+        "_also",
         "_new_version",
         "_slot_of",
         "outputs",
@@ -32,8 +35,11 @@ class Wiring:
     def __init__(self, new_version: Callable[[], VersionId]) -> None:
         self._new_version = new_version
         self._slot_of: dict[VersionId, int] = {}
+        #: further places where outputs are found, by their positions
+        self._also: dict[int, list[Steps]] = {}
         self.slots: list[VersionId | Value | FileRef] = []
-        self.writable: list[int] = []
+        #: slots that the task may change, in order
+        self.writable: dict[int, None] = {}
         #: how many buffers of the arguments, from the first, belong to objects that the task changes
         self.writable_buffers = 0
         self.reads: list[VersionId] = []
@@ -61,12 +67,18 @@ class Wiring:
         version = self._new_version()
         self.outputs.append(output)
         self.written.append(version)
-        if output.slot >= 0 and output.slot not in self.writable:
-            self.writable.append(output.slot)
+        if output.slot >= 0:
+            self.writable[output.slot] = None
         return version
+
+    def also(self, output: int, path: Steps) -> None:
+        """An object that the task updates is at another place as well."""
+        self._also.setdefault(output, []).append(path)
 
     def call(self, task: int, spec: TaskSpec, args: Value, returned: tuple[VersionId, ...]) -> TaskCall:
         """The finished call."""
+        for position, paths in self._also.items():
+            self.outputs[position] = replace(self.outputs[position], also=tuple(paths))
         return TaskCall(
             task,
             spec,

@@ -180,7 +180,7 @@ class TaskCall(Struct, frozen=True, gc=False):
         return 1 if self.items < 0 else self.items
 
 
-class Output(Struct, frozen=True, array_like=True):
+class Output(Struct, frozen=True, array_like=True, gc=False):
     """An output other than a return value: an updated object, or a written file."""
 
     #: where the object is after the body ran
@@ -193,3 +193,5 @@ class Output(Struct, frozen=True, array_like=True):
     update: bool = False
     #: for files: it is of use during the run only
     temp: bool = False
+    #: where else the same object is
+    also: tuple[Steps, ...] = ()

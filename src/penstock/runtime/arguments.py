@@ -11,11 +11,12 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.data.refresh import refresh
 from penstock.data.serializer import LARGE, dump, dump_stream, pack
 from penstock.data.slots import PathRef, SlotRef, current, element, slot
 from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
-from penstock.graph.collections import is_collection, leaves
+from penstock.graph.collections import containers, is_collection, leaves, refuse_cycles
 from penstock.graph.identity import Datum
 from penstock.graph.wiring import Wiring
 from penstock.model.data import FileRef, Value, VersionId, segments_of
@@ -55,11 +56,17 @@ class Arguments:
         self.wiring = Wiring(runtime.new_version)
         #: objects that the task writes and that travel with this call, by address
         self._carried: dict[int, Any] = {}
+        #: objects that the task writes, by address: their outputs, and what stands for them in the arguments
+        self._updated: dict[int, tuple[int, Any]] = {}
+        #: the program's objects among them, what they were before, and their new versions; there may be very many
+        self._values: list[Any] = []
+        self._data: list[Datum | None] = []
+        self._versions: list[VersionId] = []
         #: done once the call is accepted: nothing changes if an argument turns out bad
-        self.effects: list[Any] = []
-        #: told to the engine before the submission, and with it
+        self.effects: list[Any] = [self._take_over]
         #: buffers of the arguments, kept until the call holds their segments
         self._buffers: list[pickle.PickleBuffer] = []
+        #: told to the engine before the submission, and with it
         self.before: list[Provided] = []
         self.released: list[VersionId] = []
         #: persistent objects that the call reads, by id
@@ -105,14 +112,7 @@ class Arguments:
         if direction.file:
             return self._file(place, value, direction, where)
         if direction.collection:
-            if isinstance(value, Stream) and not direction.writes:
-                return value
-            if not is_collection(value):
-                raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
-            for path, container, key, leaf in leaves(value, direction.depth, where):
-                if direction.writes:
-                    self._write_leaf((place, *path), container, key, leaf, direction, where)
-            return value
+            return self._collection(place, value, direction, where)
         if direction.writes:
             if is_stored(value):
                 return self._write_object((place,), value, where)
@@ -121,12 +121,40 @@ class Arguments:
             return self._write((place,), value, direction, where)
         return value
 
-    def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
-        if is_stored(leaf):
-            self._write_object(path, leaf, where)
+    def _collection(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
+        """A collection travels as one value; what the task writes in it are versions of the elements."""
+        if isinstance(value, Stream) and not direction.writes:
+            return value
+        if not is_collection(value):
+            raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
+        refuse_cycles(value, direction.depth, where)
+        if direction.writes:
+            if len(self._runtime.identity):
+                containers(value, direction.depth, lambda container: self._take_back(container, where))
+            for path, container, key, leaf in leaves(value, direction.depth, (place,)):
+                self._write_leaf(path, container, key, leaf, direction, where)
+        return value
+
+    def _take_back(self, container: Any, where: str) -> None:
+        """Bring a container up to date that a task has changed as a whole: until then nobody knows its elements."""
+        runtime = self._runtime
+        datum = runtime.identity.find(container)
+        if datum is None or datum.shared:
             return
-        if not is_immutable(leaf):
-            self._write(path, leaf, direction, where)
+        runtime.ensure_unchanged(datum, where)
+        if not refresh(container, runtime.value_of(datum)):
+            raise CallError(
+                f"{where} has a {type(container).__name__} that a task has replaced as a whole; pass what wait_on() "
+                f"gives for it"
+            )
+        runtime.forget(container)
+
+    def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
+        if type(leaf) not in _IMMUTABLE:
+            if is_stored(leaf):
+                self._write_object(path, leaf, where)
+            else:
+                self._write(path, leaf, direction, where)
             return
         if isinstance(container, tuple):
             raise CallError(f"{where} holds {leaf!r:.40} inside a tuple, where no task can replace it; use a list")
@@ -143,13 +171,22 @@ class Arguments:
         return PlacedFuture(self._runtime, self._task, version)
 
     def _write(self, path: Steps, value: Any, direction: Direction, where: str) -> Any:
-        """An object that the task updates: it reads the newest version and makes the next one."""
-        wiring = self.wiring
+        """An object that the task updates; one that is at several places is one output."""
+        known = self._updated.get(id(value))
+        if known is not None:
+            self.wiring.also(known[0], path)
+            return known[1]
+        position = len(self.wiring.outputs)
         if isinstance(value, Future):
-            fixed = isinstance(value, StreamedFuture) and value.fixed
-            if fixed or value.source()[1] is not None or value.runtime is not self._runtime:
-                raise CallError(f"{where} is {value!r}, which no task can update; pass its result()")
-            return self._write_future(path, value)
+            stands = self._write_future(path, value, where)
+        else:
+            stands = self._write_own(path, value, direction, where)
+        self._updated[id(value)] = position, stands
+        return stands
+
+    def _write_own(self, path: Steps, value: Any, direction: Direction, where: str) -> Any:
+        """An object of the program's: the task reads its newest version and makes the next one."""
+        wiring = self.wiring
         datum = self._runtime.identity.find(value)
         if datum is not None and datum.shared:
             raise CallError(f"{where} was given to share(), which promises that it will not change")
@@ -163,7 +200,9 @@ class Arguments:
             if self._declaration.on_failure is OnFailure.IGNORE:
                 index = wiring.carry(self._as_it_is(value, where))  # what it is if the task fails
         version = wiring.write(Output(path, index))
-        self.effects.append(lambda: self._newest(value, datum, version))
+        self._values.append(value)
+        self._data.append(datum)
+        self._versions.append(version)
         return value if datum is None or not direction.reads else SlotRef(index)
 
     def _write_object(self, path: Steps, obj: Any, where: str) -> SlotRef:
@@ -181,7 +220,10 @@ class Arguments:
     def _as_it_is(self, value: Any, where: str) -> Value:
         return dump(value, self._runtime.segments, where)
 
-    def _write_future(self, path: Steps, future: Future[Any]) -> Any:
+    def _write_future(self, path: Steps, future: Future[Any], where: str) -> Any:
+        fixed = isinstance(future, StreamedFuture) and future.fixed
+        if fixed or future.source()[1] is not None or future.runtime is not self._runtime:
+            raise CallError(f"{where} is {future!r}, which no task can update; pass its result()")
         index = self.wiring.read(future.version)
         version = self.wiring.write(Output(path, index))
 
@@ -194,14 +236,17 @@ class Arguments:
         self.effects.append(renew)
         return SlotRef(index)
 
-    def _newest(self, value: Any, datum: Datum | None, version: VersionId) -> None:
-        if datum is None:
-            datum = self._runtime.identity.track(value, version)
-            if self._runtime.config.strict:
+    def _take_over(self) -> None:
+        """The call is accepted: objects that it updates are with the tasks from now on."""
+        identity, strict = self._runtime.identity, self._runtime.config.strict
+        for value, datum, version in zip(self._values, self._data, self._versions, strict=True):
+            if datum is not None:
+                self.released.append(datum.version)
+                datum.version = version
+                continue
+            datum = identity.track(value, version)
+            if strict:
                 datum.picture = picture(value)
-        else:
-            self.released.append(datum.version)
-            datum.version = version
 
     def _file(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
         """A file: it reads the newest version and, if it writes, makes the next one."""
@@ -282,13 +327,11 @@ class Arguments:
 
     def _dump(self, obj: Any, what: str, mark: _Mark | None = None) -> tuple[bytes, list[pickle.PickleBuffer]]:
         identity = self._runtime.identity
-        carried = self._carried
+        known, carried = identity.by_address.get, self._carried
 
         def find(found: Any) -> int | None:
-            if id(found) in carried:
-                return None
-            datum = identity.find(found)
-            if datum is None:
+            datum = known(id(found))
+            if datum is None or id(found) in carried or datum.object() is not found:
                 return None
             self._runtime.ensure_unchanged(datum, what)
             return self.wiring.read(datum.version)

@@ -279,9 +279,11 @@ class Runtime:
     def forget(self, obj: Any) -> None:
         """An object is the program's own again; its versions live only as long as tasks read them."""
         self.objects.forget(obj)
-        datum = self.identity.find(obj)
+        with self.driver.lock:
+            datum = self.identity.find(obj)
+            if datum is not None:
+                self.identity.forget(obj)
         if datum is not None:
-            self.identity.forget(obj)
             self.driver.post(Released(datum.version))
 
     def let_go(self, version: VersionId, outcome: Slot | Failure | None) -> None:
@@ -317,6 +319,8 @@ class Runtime:
         save_unsaved()
         driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
         driver.house.finish()
+        with driver.lock:
+            self.identity.look_around()
         if type(driver.executor) is NodeExecutor:
             driver.executor.flush_output()
         self.raise_unobserved()

@@ -62,6 +62,9 @@ class SimulatedArguments(Arguments):
             return value
         return super()._access(place, value, direction, where)
 
+    def _take_back(self, container: Any, where: str) -> None:
+        """Nothing is ever made of it: its elements are those that the program knows."""
+
     def _placed(self, version: VersionId) -> Future[Any]:
         return PlacedSimulatedFuture(self._runtime, self._task, version)
 

@@ -33,6 +33,9 @@ ORDER = (
     "overlap_real_disk",
     "io_schedulers",
     "validation",
+    "persistent_local",
+    "persistent_redis",
+    "persistent_cluster",
     "mpi_start",
     "mpi_programs",
 )

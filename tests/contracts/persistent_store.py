@@ -148,6 +148,18 @@ class PersistentStoreContract:
         store.delete("x")
         assert self.bytes_left(store) == 0
 
+    @pytest.mark.parametrize("size", [100, 100_000])
+    def test_who_knows_where_a_state_is_reads_the_same(self, store: Store, size: int) -> None:
+        first = store.put("x", [content(1, size)], "Kind")
+        second = store.put("x", [content(2, size)], "Kind", keep=True)
+        wanted = [Wanted("x", state.token, entry=state) for state in (first, second)]
+        assert [bytes(f.parts[0]) for f in store.get(wanted)] == [content(1, size), content(2, size)]
+        store.drop("x", first.token)
+        assert [bytes(f.parts[0]) for f in store.get(wanted)] == [content(2, size)] * 2
+        store.delete("x")
+        with pytest.raises(MissingObject):
+            store.get(wanted)
+
     def test_dropping_what_is_not_there_does_nothing(self, store: Store) -> None:
         store.drop("nothing", "token")
         store.put("x", [b"1"], "Kind")

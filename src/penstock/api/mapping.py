@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from penstock.data.serializer import LARGE, dump_stream
+from penstock.data.slots import current
 from penstock.executors.execution import inside_task
 from penstock.graph.identity import Identity
 from penstock.runtime import session
@@ -38,7 +39,11 @@ def map_calls(task: Task[..., T], iterables: Iterable[Any]) -> Mapped[T] | Calls
     plain = not declaration.directions and declaration.returns <= 1 and not inside_task() and declaration.mpi is None
     plain = plain and not declaration.streams and not declaration.generator
     plain = plain and not session.current().simulated  # each call has a duration of its own there
-    packed = _pack(calls, declaration.name) if plain else None
+    outside, current.referring = current.referring, _refuse_object
+    try:
+        packed = _pack(calls, declaration.name) if plain else None
+    finally:
+        current.referring = outside
     if packed is None:
         return Calls(task(*args) for args in calls)
     runtime = session.current()
@@ -73,6 +78,10 @@ def _pack(calls: list[tuple[Any, ...]], name: str) -> list[Any] | None:
             return None
         append(data)
     return packed
+
+
+def _refuse_object(obj: Any) -> NoReturn:
+    raise LookupError  # a persistent object may be with tasks too
 
 
 def _refuse_data(identity: Identity) -> Callable[[Any], int | None]:

@@ -96,6 +96,10 @@ def _show(name: str, value: object) -> str:
         return format_size(value)
     if name == "io_ageing" and isinstance(value, float):
         return format_duration(value)
+    if name == "store":
+        from penstock.persistent.where import shown
+
+        return shown(str(value))
     if name == "tuning_ceiling" and isinstance(value, float):
         return format_rate(value)
     return str(value)
@@ -114,6 +118,7 @@ def _found_out() -> dict[str, tuple[str, str]]:
         "progress": ("auto", ": under penstock run"),
         "store_capacity": (_show("store_capacity", machine.shm_free // 2), ": half of free /dev/shm"),
         "spill_dir": ("auto", ": in the run directory"),
+        "store": ("auto", ": local:penstock-store, where the program is started"),
         "io_ageing": ("off", ""),
         "tuning": ("auto", ": in the user's cache directory"),
         "profiles": ("auto", ": in the user's cache directory"),

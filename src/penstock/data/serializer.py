@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.data.segments import Access, Segments
 from penstock.data.slots import current, dump_with_slots, load_with_slots, referred_states
-from penstock.errors import SerializationError
+from penstock.errors import CallError, SerializationError, StorageError
 from penstock.model.data import Piece, SegmentId, Value
 
 __all__ = ["LARGE", "NONE", "InPlace", "dump", "dump_stream", "load", "pack"]
@@ -48,7 +48,7 @@ def dump_stream(
             data = dump_with_slots(find, by_value=False)(obj, buffers)
         if b"__main__" not in data:
             return data, buffers
-    except SerializationError:
+    except (SerializationError, CallError, StorageError):
         raise
     except Exception:  # whatever a user's __reduce__ may raise: pickling by value may still do
         pass
@@ -56,7 +56,7 @@ def dump_stream(
     try:
         by_value = _by_value if find is None else dump_with_slots(find, by_value=True)
         return by_value(obj, buffers), buffers
-    except SerializationError:
+    except (SerializationError, CallError, StorageError):
         raise
     except Exception as error:
         raise SerializationError(f"{what} cannot be pickled: {type(error).__name__}: {error}") from error
@@ -72,6 +72,7 @@ def dump(obj: object, segments: Segments, what: str, in_place: InPlace | None = 
     """Turn an object into a value."""
     if obj is None:
         return NONE
+    current.referred = []  # from here on, persistent objects are as they will be found
     data, buffers = dump_stream(obj, what)
     states = referred_states()
     if not buffers and len(data) <= LARGE:

@@ -1,167 +1,39 @@
-"""Persistent objects on their way between memory and the store, in the program and in tasks.
+"""What happens to persistent objects: stored, saved, read by their ids, removed; and what a task changed, when it ends.
 
-Unpickling a reference gives a ghost; when all arguments of a call are there, all ghosts are read together and become
-what they are. A task has its objects for itself (``current.loaded``): an id that occurs twice is one object there.
-After the body, ``Outgoing`` stages what the task changed, and makes it current when everything else has succeeded.
+After the body of a task, ``Outgoing`` stages what the task changed, and makes it current when everything else has
+succeeded.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from penstock.data.slots import current
 from penstock.errors import ArgumentChanged, StorageError, WrongClass
-from penstock.persistent.forms import class_of, form, state_of
+from penstock.persistent.forms import form
+from penstock.persistent.links import Link, filled, ghost, read, scope
 from penstock.persistent.manifest import Entry
-from penstock.persistent.stores import Fetched, Staged, Wanted
+from penstock.persistent.stores import Staged
 from penstock.persistent.where import current_store, is_stored, settings, unsaved
 
 if TYPE_CHECKING:
     from penstock.persistent.objects import PersistentObject
 
-__all__ = ["Link", "Outgoing", "Unfilled", "flush", "reference", "resolve"]
+__all__ = [
+    "Outgoing",
+    "fetch",
+    "flush",
+    "new_version",
+    "note_change",
+    "remove",
+    "save",
+    "store_new",
+    "up_to_date",
+]
 
 P = TypeVar("P", bound="PersistentObject")
-
-
-class Link:
-    """What an object knows of itself in the store."""
-
-    __slots__ = ("entry", "filled", "generation", "identifier", "modified", "token", "writable")
-
-    def __init__(self, identifier: str | None = None, token: str | None = None, generation: int = 0) -> None:
-        #: None: it is not stored
-        self.identifier = identifier
-        #: the state that it has, or is to have
-        self.token = token
-        self.generation = generation
-        self.entry: Entry | None = None
-        #: it differs from the store
-        self.modified = False
-        #: its state is that of the token
-        self.filled = identifier is None
-        #: whether its arrays may be changed
-        self.writable = True
-
-
-#: objects of the program, by id
-_live: weakref.WeakValueDictionary[str, PersistentObject] = weakref.WeakValueDictionary()
-
-
-def _scope() -> Any:
-    """The objects that this thread's task has, or those of the program."""
-    return _live if current.loaded is None else current.loaded
-
-
-# --- references -------------------------------------------------------------------------------------------------------
-
-
-def reduced(obj: PersistentObject) -> tuple[Any, ...]:
-    """How an object that is stored is pickled."""
-    if current.referring is not None:
-        return current.referring(obj)
-    return reference(obj)
-
-
-def reference(obj: PersistentObject) -> tuple[Any, ...]:
-    """An object by its id and its state."""
-    link = obj._link
-    assert link.identifier is not None
-    desk = settings.desk() if current.loaded is None else None
-    if desk is not None:
-        desk.settle(link.identifier, alone=False)
-    if link.modified:
-        save([obj])
-    current.referred = [*(current.referred or ()), f"{link.identifier}\n{link.token}"]
-    return resolve, (link.identifier, link.token, link.generation)
-
-
-def resolve(identifier: str, token: str | None, generation: int) -> PersistentObject:
-    """The object of a reference; it may have to be read yet."""
-    scope = _scope()
-    obj: PersistentObject | None = scope.get(identifier)
-    if obj is None:
-        obj = _ghost()
-        scope[identifier] = obj
-    link = obj._link
-    if link.identifier is None or generation > link.generation:
-        link.writable = current.writable or (link.identifier is not None and link.writable)
-        link.identifier, link.token, link.generation, link.filled = identifier, token, generation, False
-    elif current.writable and not link.writable:
-        link.writable, link.filled = True, False  # the task has it twice, and changes it by one of the two
-    if not link.filled:
-        if current.unfilled is None:
-            current.unfilled = Unfilled()
-        current.unfilled.objects[id(obj)] = obj
-    return obj
-
-
-def _ghost() -> PersistentObject:
-    from penstock.persistent.objects import Ghost  # which needs this module
-
-    return Ghost()
-
-
-class Unfilled:
-    """Objects that were met as references."""
-
-    def __init__(self) -> None:
-        self.objects: dict[int, PersistentObject] = {}
-
-    def fill(self) -> None:
-        """Read all of them, those inside of them included: one round for each level."""
-        unfilled: Unfilled | None = self
-        while unfilled is not None:
-            current.unfilled = None
-            waiting = [obj for obj in unfilled.objects.values() if not obj._link.filled]
-            if waiting:
-                _read(waiting)
-            unfilled = current.unfilled
-
-
-def _read(objects: Sequence[PersistentObject]) -> None:
-    links = [obj._link for obj in objects]
-    wanted = [Wanted(link.identifier, link.token, link.writable) for link in links if link.identifier is not None]
-    for obj, fetched in zip(objects, current_store().get(wanted), strict=True):
-        _become(obj, fetched)
-
-
-def _become(obj: PersistentObject, fetched: Fetched) -> None:
-    """Give an object the state that was read."""
-    link = obj._link
-    head, stream, *buffers = fetched.parts
-    kind = class_of(head, link.identifier or "")
-    outer, current.writable = current.writable, link.writable
-    try:
-        state = state_of(stream, buffers, link.identifier or "", kind)
-    finally:
-        current.writable = outer
-    link.filled, link.modified, link.entry = True, False, fetched.entry
-    link.token, link.generation = fetched.entry.token, max(link.generation, fetched.entry.generation)
-    unsaved.pop(id(obj), None)
-    object.__setattr__(obj, "__class__", kind)
-    content = obj.__dict__
-    content.clear()
-    restore = getattr(kind, "__setstate__", None)
-    if restore is not None:
-        restore(obj, state)
-        link.modified = False
-    else:
-        content.update(state)
-
-
-def fill_one(obj: PersistentObject) -> None:
-    """Read an object that somebody touches before all are read."""
-    _read([obj])
-
-
-def filled(obj: PersistentObject) -> None:
-    """See that an object has been read."""
-    if not obj._link.filled:
-        _read([obj])
 
 
 # --- what users call --------------------------------------------------------------------------------------------------
@@ -179,7 +51,7 @@ def store_new(obj: PersistentObject, identifier: str | None, host: str | None) -
     staged = store.stage(identifier, parts, kind, fresh=fresh)
     [entry] = store.switch([staged], keep=not fresh and _is_read(identifier, None))
     _now_is(obj, identifier, entry)
-    _scope()[identifier] = obj
+    scope()[identifier] = obj
 
 
 def save(objects: Iterable[PersistentObject]) -> None:
@@ -251,7 +123,7 @@ def remove(obj: PersistentObject) -> None:
 
 
 def _forget(obj: PersistentObject) -> None:
-    _scope().pop(obj._link.identifier, None)
+    scope().pop(obj._link.identifier, None)
     desk = settings.desk() if current.loaded is None else None
     if desk is not None:
         desk.replaced(obj._link.identifier or "")
@@ -261,35 +133,35 @@ def _forget(obj: PersistentObject) -> None:
 
 def fetch(identifiers: Sequence[str], expected: type[PersistentObject]) -> list[Any]:
     """The objects of ids as the store has them now; what this process has of them is brought up to date."""
-    scope = _scope()
+    known = scope()
     found: dict[str, PersistentObject] = {}
-    for identifier in identifiers:
-        if identifier in found:
-            continue
+    new: list[str] = []
+    for identifier in dict.fromkeys(identifiers):
         _settle(identifier, alone=False)
-        obj = scope.get(identifier)
+        obj = known.get(identifier)
         if obj is None:
-            obj = _ghost()
+            # Known before it is read: what it refers to may refer to it.
+            obj = known[identifier] = ghost()
             obj._link.identifier, obj._link.filled = identifier, False
+            new.append(identifier)
         elif current.loaded is None and not obj._link.modified:
             obj._link.token, obj._link.filled = None, False
         found[identifier] = obj
-    waiting = [obj for obj in found.values() if not obj._link.filled]
-    if waiting:
-        outer, current.unfilled = current.unfilled, None
-        try:
-            _read(waiting)
-            if current.unfilled is not None:
-                current.unfilled.fill()
-        finally:
-            current.unfilled = outer
-    for identifier, obj in found.items():
-        if not isinstance(obj, expected):
-            raise WrongClass(
-                f"object {identifier!r} is a {type(obj).__qualname__}, not a {expected.__qualname__}; "
-                f"PersistentObject.get_by_id() takes any class"
-            )
-        scope[identifier] = obj
+    try:
+        read([obj for obj in found.values() if not obj._link.filled])
+        desk = settings.desk() if current.loaded is None else None
+        for identifier in found if desk is not None else ():
+            desk.seen(identifier)  # type: ignore[union-attr]
+        for identifier, obj in found.items():
+            if not isinstance(obj, expected):
+                raise WrongClass(
+                    f"object {identifier!r} is a {type(obj).__qualname__}, not a {expected.__qualname__}; "
+                    f"PersistentObject.get_by_id() takes any class"
+                )
+    except BaseException:
+        for identifier in new:
+            known.pop(identifier, None)
+        raise
     return [found[identifier] for identifier in identifiers]
 
 
@@ -358,6 +230,7 @@ class Outgoing:
         for obj, staged in zip(self._objects, self._staged, strict=True):
             link = obj._link
             link.token, link.generation, link.modified = staged.entry.token, link.generation + 1, False
+            link.entry = staged.entry
 
     def publish(self) -> None:
         """Everything else has succeeded: make the new states the current ones, all of them."""

@@ -48,7 +48,7 @@ def form(obj: PersistentObject) -> tuple[list[Buffer], str]:
     what = f"object {obj!r}"
     # What is inside and is stored itself is referred to by its id, whoever is packing arguments just now.
     outside = current.referring, current.referred
-    current.referring = current.referred = None
+    current.referring, current.referred = None, []
     try:
         stream, buffers = dump_stream(_state(obj), what)
     finally:

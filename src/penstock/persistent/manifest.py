@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from penstock.errors import StorageError
 
-__all__ = ["STAMP", "Entry", "Manifest", "decode", "encode", "layout", "parts_of"]
+__all__ = ["STAMP", "Entry", "Manifest", "decode", "decode_entry", "encode", "encode_entry", "layout", "parts_of"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -70,7 +70,8 @@ class Manifest(Struct, frozen=True, array_like=True):
         return [self.current, *self.kept]
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode = encode_entry = msgspec.msgpack.Encoder().encode
+decode_entry = msgspec.msgpack.Decoder(Entry).decode
 _decode = msgspec.msgpack.Decoder(Manifest).decode
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from penstock.errors import DefinitionError, StorageError
-from penstock.persistent import context
+from penstock.persistent import context, links
 from penstock.persistent.where import current_store, unsaved
 
 __all__ = ["PersistentObject"]
@@ -29,11 +29,11 @@ class PersistentObject:
 
     #: the declared fields; empty: all attributes are stored
     fields: ClassVar[Mapping[str, Any]] = {}
-    _link: context.Link
+    _link: links.Link
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls)
-        object.__setattr__(self, "_link", context.Link())
+        object.__setattr__(self, "_link", links.Link())
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -142,17 +142,17 @@ class PersistentObject:
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self._link.identifier is None:
             return super().__reduce_ex__(protocol)
-        return context.reduced(self)
+        return links.reduced(self)
 
     def __copy__(self) -> Self:
         """A copy that is not stored."""
-        context.filled(self)
+        links.filled(self)
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        context.filled(self)
+        links.filled(self)
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
@@ -191,19 +191,19 @@ class Ghost(PersistentObject):
     def __getattribute__(self, name: str) -> Any:
         if name in _OF_GHOSTS:
             return object.__getattribute__(self, name)
-        context.fill_one(self)
+        links.fill_one(self)
         return getattr(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        context.fill_one(self)
+        links.fill_one(self)
         setattr(self, name, value)
 
     def __hash__(self) -> int:
-        context.fill_one(self)
+        links.fill_one(self)
         return hash(self)
 
     def __eq__(self, other: object) -> bool:
-        context.fill_one(self)
+        links.fill_one(self)
         return bool(self == other)
 
 

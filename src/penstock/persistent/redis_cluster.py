@@ -16,7 +16,8 @@ from uuid import uuid4
 from penstock.errors import ConfigError, StorageError
 from penstock.persistent.manifest import Entry
 from penstock.persistent.redis_store import CONNECTION, PENDING, RedisStore, block_keys, manifest_key
-from penstock.persistent.stores import Change, shown
+from penstock.persistent.stores import Change
+from penstock.persistent.where import shown
 
 __all__ = ["RedisClusterStore"]
 

@@ -15,7 +15,8 @@ from uuid import uuid4
 
 from penstock.errors import ConfigError, StorageError, StoreFull, StoreUnreachable
 from penstock.persistent.manifest import Entry
-from penstock.persistent.stores import Buffer, Change, Store, shown
+from penstock.persistent.stores import Buffer, Change, Store
+from penstock.persistent.where import shown
 from penstock.units import parse_size
 
 __all__ = [

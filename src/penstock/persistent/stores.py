@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from penstock.errors import MissingObject, StorageError
 from penstock.persistent.manifest import STAMP, Entry, Manifest, decode, encode, layout, parts_of
+from penstock.persistent.where import shown
 
 __all__ = ["Change", "Fetched", "Staged", "Store", "Wanted"]
 
@@ -51,6 +52,8 @@ class Wanted(NamedTuple):
     identifier: str
     token: str | None = None
     writable: bool = True
+    #: the state of the token, if the reader knows where its blocks are
+    entry: Entry | None = None
 
 
 class Fetched(NamedTuple):
@@ -233,12 +236,12 @@ class Store(ABC):
 
     def get(self, wanted: Sequence[Wanted]) -> list[Fetched]:
         """Read many objects, all of them with as few round trips as one."""
-        fetched: dict[int, Fetched] = {}
-        missing = list(range(len(wanted)))
-        for _ in range(_READS):
+        fetched = self._get_known(wanted)
+        missing = [index for index in range(len(wanted)) if index not in fetched]
+        for _ in range(_READS if missing else 0):
             found = []
             for index, data in zip(missing, self._manifests([wanted[i].identifier for i in missing]), strict=True):
-                identifier, token, _ = wanted[index]
+                identifier, token = wanted[index][:2]
                 if data is None:
                     raise MissingObject(f"there is no object {identifier!r} in {self}; was it deleted?")
                 manifest = decode(data, identifier)
@@ -252,19 +255,32 @@ class Store(ABC):
                 if blocks is None:
                     missing.append(index)  # replaced, and the old one erased, between our two looks
                 else:
-                    parts = parts_of(entry.parts, blocks, writable=wanted[index].writable)
-                    self._verify(wanted[index].identifier, entry, parts)
-                    fetched[index] = Fetched(entry, parts)
+                    fetched[index] = self._fetched(wanted[index], entry, blocks)
             if not missing:
-                return [fetched[i] for i in range(len(wanted))]
+                break
+        if not missing:
+            return [fetched[i] for i in range(len(wanted))]
         raise StorageError(
             f"parts of object {wanted[missing[0]].identifier!r} are gone from {self}. A store that throws keys out "
             f"when it is full loses objects: set its maxmemory-policy to noeviction."
         )
 
-    def _verify(self, identifier: str, entry: Entry, parts: list[Buffer]) -> None:
+    def _get_known(self, wanted: Sequence[Wanted]) -> dict[int, Fetched]:
+        """Read what needs no manifest: blocks never change, so if they are there they are those of the state."""
+        known = [(i, one, one.entry) for i, one in enumerate(wanted) if one.entry is not None and one.entry.blocks]
+        if not known:
+            return {}
+        read = self._read([(one.identifier, entry, one.writable) for _, one, entry in known])
+        found = zip(known, read, strict=True)
+        return {i: self._fetched(one, entry, blocks) for (i, one, entry), blocks in found if blocks is not None}
+
+    def _fetched(self, wanted: Wanted, entry: Entry, blocks: Sequence[Buffer]) -> Fetched:
+        parts = parts_of(entry.parts, blocks, writable=wanted.writable)
         if self.checks and _checksum(parts) != entry.checksum:
-            raise StorageError(f"object {identifier!r} in {self} is damaged: its checksum differs. Store it anew.")
+            raise StorageError(
+                f"object {wanted.identifier!r} in {self} is damaged: its checksum differs. Store it anew."
+            )
+        return Fetched(entry, parts)
 
     def entry(self, identifier: str) -> Entry:
         """Where the current state of an object is."""
@@ -343,12 +359,6 @@ class Store(ABC):
 
     def __str__(self) -> str:
         return f"the store {shown(self.url)}"
-
-
-def shown(url: str) -> str:
-    """An address without its password."""
-    scheme, mark, rest = url.partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _succeeded(entry: Entry, old: Manifest | None, *, keep: bool) -> Manifest:

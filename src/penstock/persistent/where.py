@@ -26,6 +26,7 @@ __all__ = [
     "open_store",
     "save_unsaved",
     "settings",
+    "shown",
     "unsaved",
 ]
 
@@ -35,6 +36,9 @@ class Desk(Protocol):
 
     def settle(self, identifier: str, *, alone: bool) -> None:
         """Wait for tasks that write an object; with ``alone``, also for those that read it."""
+
+    def seen(self, identifier: str) -> None:
+        """The program has the state that tasks made of the object."""
 
     def is_with_tasks(self, identifier: str) -> bool:
         """Whether tasks update the object, and the program has not looked at what they made of it."""
@@ -97,6 +101,12 @@ def current_store() -> Store:
             if store is None:
                 store = _opened[url] = open_store(url)
     return store
+
+
+def shown(url: str) -> str:
+    """An address without its password."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def open_store(url: str) -> Store:

@@ -17,7 +17,7 @@ from penstock.executors.mover import Mover
 from penstock.model.data import Value, VersionId
 from penstock.model.events import Provided, Released
 from penstock.model.tasks import Failure
-from penstock.persistent.where import close_store, current_store, is_stored
+from penstock.persistent.where import close_store, current_store, is_stored, settings
 
 if TYPE_CHECKING:
     from penstock.persistent.servers import StartedServers
@@ -46,7 +46,7 @@ def store_address(config: Config) -> str:
     """The address of the store that the settings mean; of servers that are to be started, only that they are."""
     if config.mode == "simulated":
         return "memory:"
-    return config.store or f"local:{os.path.abspath('penstock-store')}"
+    return settings.url or config.store or f"local:{os.path.abspath('penstock-store')}"
 
 
 class PersistentData:
@@ -88,14 +88,15 @@ class PersistentData:
         return known.version
 
     def _provided(self, obj: Any, arguments: Arguments) -> KnownObject:
-        from penstock.persistent.context import reference
+        from penstock.persistent.links import reference
 
-        referring, current.referring = current.referring, None
+        outside = current.referring, current.referred
+        current.referring, current.referred = None, []
         try:
             data = pickle.dumps(_Reference(reference(obj)), 5)
             value = Value(data, states=referred_states())
         finally:
-            current.referring = referring
+            current.referring, current.referred = outside
         known = KnownObject(self._runtime.new_version(), by_task=False)
         arguments.before.append(Provided(known.version, value, self._bytes_at(obj)))
         arguments.effects.append(lambda: self._succeed(obj.get_id(), known, arguments))
@@ -177,7 +178,12 @@ class PersistentData:
             self.replaced(identifier)
             if not alone:
                 raise self._runtime.observe(failure)
-        known.by_task = False
+
+    def seen(self, identifier: str) -> None:
+        """The program has the state that tasks made of the object."""
+        known = self._known.get(identifier)
+        if known is not None:
+            known.by_task = False
 
     def forget(self, obj: Any) -> None:
         """The program does not want to know what tasks made of an object."""

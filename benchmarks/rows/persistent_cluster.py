@@ -17,7 +17,7 @@ def main() -> None:
     servers = start_servers("redis-start:3")
     password = urlsplit(servers.url).password
     host, port = servers.url.rpartition("@")[2].split(",")[0].split(":")
-    client: Any = RedisCluster(host=host, port=int(port), password=password)
+    client: Any = RedisCluster(host=host, port=int(port), password=password, socket_timeout=120.0)
     pieces_of: dict[str, int] = {}
 
     def put(name: str, array: Any) -> None:

@@ -14,7 +14,7 @@ def main() -> None:
     from penstock.persistent.servers import start_servers
 
     servers = start_servers("redis-start:")
-    client: Any = redis.Redis.from_url(servers.url)
+    client: Any = redis.Redis.from_url(servers.url, socket_timeout=120.0)
 
     pieces_of: dict[str, int] = {}
 

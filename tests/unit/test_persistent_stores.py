@@ -97,7 +97,7 @@ class TestRedisStore(RedisContract):
         keys = list(store._client.scan_iter("penstock:block:*"))
         assert keys and all(store._client.ttl(key) > 0 for key in keys)
         store.put("y", [content(1, 100_000)], "Kind")
-        named = list(store._client.scan_iter("penstock:block:y:*"))
+        named = list(store._client.scan_iter("penstock:block:{y}:*"))
         assert named and all(store._client.ttl(key) == -1 for key in named)
 
     def test_a_small_object_costs_one_command_to_write_and_one_to_read(self, store: Any) -> None:
@@ -111,12 +111,27 @@ class TestRedisStore(RedisContract):
         # The script's own commands are counted too: it looks, and writes. And so is each look at the count.
         assert between - before <= 4 and commands() - between <= 2
 
+    @pytest.mark.parametrize("writable", [False, True])
+    def test_very_large_blocks_are_read_as_any_other(self, server: StartedServers, writable: bool) -> None:
+        store: Any = open_store(server.url.replace("64KiB", "2MiB"))
+        parts = [b"head", content(1, 5_000_000), b"", content(2, 70_000), content(3, 2 * 1024 * 1024)]
+        entry = store.put("x", parts, "Kind")
+        store.put("small", [content(4, 70_000)], "Kind")
+        wanted = [Wanted(name, writable=writable) for name in ("x", "small", "x")]
+        found = store.get(wanted)
+        assert [bytes(part) for part in found[0].parts] == [bytes(part) for part in found[2].parts] == parts
+        assert all(memoryview(part).readonly != writable for one in found for part in one.parts if len(part))
+        store._client.delete(f"penstock:block:x:{entry.token}:1")
+        with pytest.raises(StorageError, match="noeviction"):
+            store.get(wanted)
+        store.close()
+
     def test_what_others_keep_under_our_names_is_no_object(self, store: Any) -> None:
-        store._client.set("penstock:object:x", b"0123456789abcdef not ours")
+        store._client.set("penstock:object:{x}", b"0123456789abcdef not ours")
         with pytest.raises(StorageError, match="'x' is no object of ours"):
             store.get([Wanted("x")])
-        store._client.delete("penstock:object:y")
-        store._client.rpush("penstock:object:y", b"a list")
+        store._client.delete("penstock:object:{y}")
+        store._client.rpush("penstock:object:{y}", b"a list")
         with pytest.raises(StorageError, match="WRONGTYPE"):
             store.get([Wanted("y")])
 
@@ -173,6 +188,14 @@ class TestRedisClusterStore(RedisContract):
         for node in store._client.get_primaries():
             copy = store.new_version("x", host=node.name)
             assert set(store.nodes(copy, store.entry(copy))) == {node.name}
+
+    def test_very_large_blocks_come_from_all_nodes(self, cluster: StartedServers) -> None:
+        store: Any = open_store(cluster.url.replace("64KiB", "1MiB"))
+        entry = store.put("x", [b"head", content(1, 9_000_000)], "Kind")
+        assert len(set(store.nodes("x", entry)[1:])) == 3
+        assert bytes(store.get([Wanted("x")])[0].parts[1]) == content(1, 9_000_000)
+        store.delete("x")
+        store.close()
 
     def test_locations_ask_nobody(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         entry = store.put("x", [content(1, 300_000)], "Kind")

@@ -14,7 +14,18 @@ from msgspec import Struct
 
 from penstock.errors import StorageError
 
-__all__ = ["STAMP", "Entry", "Manifest", "decode", "decode_entry", "encode", "encode_entry", "layout", "parts_of"]
+__all__ = [
+    "STAMP",
+    "Entry",
+    "Manifest",
+    "decode",
+    "decode_entry",
+    "encode",
+    "encode_entry",
+    "layout",
+    "parts_of",
+    "spans",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -101,8 +112,14 @@ def layout(parts: Sequence[memoryview], block: int) -> list[list[memoryview]]:
     return blocks
 
 
+def spans(entry: Entry) -> list[int]:
+    """Sizes of the runs of blocks that belong together: all small parts, and each large one."""
+    small = [size for size in entry.parts if size <= _SMALL]
+    return [*([sum(small)] if small else []), *(size for size in entry.parts if size > _SMALL)]
+
+
 def parts_of(sizes: Sequence[int], blocks: Sequence[Buffer], *, writable: bool) -> list[Buffer]:
-    """The parts again, from their blocks, without a copy where a part is one block that may be used as it is."""
+    """The parts again, from their blocks or spans, without a copy where a part is one that may be used as it is."""
     rest = iter(blocks)
     head = memoryview(next(rest)) if any(size <= _SMALL for size in sizes) else memoryview(b"")
     at = 0
@@ -110,7 +127,7 @@ def parts_of(sizes: Sequence[int], blocks: Sequence[Buffer], *, writable: bool) 
     for size in sizes:
         if size <= _SMALL:
             piece = head[at : at + size]
-            parts.append(bytearray(piece) if writable and piece.readonly else piece)
+            parts.append(bytearray(piece) if writable and piece.readonly else piece if writable else piece.toreadonly())
             at += size
         else:
             parts.append(_joined(size, rest, writable=writable))
@@ -121,7 +138,9 @@ def _joined(size: int, blocks: Sequence[Buffer] | object, *, writable: bool) -> 
     first = next(blocks)  # type: ignore[call-overload]
     if len(first) == size:
         view = memoryview(first)
-        return bytearray(view) if writable and view.readonly else view
+        if not writable:
+            return view.toreadonly()
+        return bytearray(view) if view.readonly else view
     whole = bytearray(size)
     view = memoryview(whole)
     at = 0

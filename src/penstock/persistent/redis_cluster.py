@@ -59,9 +59,8 @@ class RedisClusterStore(RedisStore):
             return list(pipeline.execute())
 
     def _swap(self, changes: Sequence[Change]) -> list[bool]:
-        named = [
-            key for change in changes if change.entry is not None for key in block_keys(change.identifier, change.entry)
-        ]
+        spread = [change for change in changes if change.entry is not None and self._is_spread(change)]
+        named = [key for change in spread for key in block_keys(change.identifier, cast(Entry, change.entry))]
         if named:
             # First they are to stay, then they are named: never the other way round, or what is named might go.
             with self._explained():
@@ -71,7 +70,13 @@ class RedisClusterStore(RedisStore):
                     pipeline.exists(key)
                 if not all(pipeline.execute()[1::2]):
                     raise StorageError(f"blocks of object {changes[0].identifier!r} are gone from {self} already")
-        return super()._swap([change._replace(entry=None) for change in changes])
+        return super()._swap([change._replace(entry=None) if change in spread else change for change in changes])
+
+    def _is_spread(self, change: Change) -> bool:
+        """Whether blocks lie elsewhere than the manifest, so that no script can deal with both."""
+        slot = self._client.keyslot(manifest_key(change.identifier))
+        keys = block_keys(change.identifier, cast(Entry, change.entry))
+        return any(self._client.keyslot(key) != slot for key in keys)
 
     def _write(self, identifier: str, entry: Entry, blocks: Sequence[Sequence[memoryview]]) -> None:
         with self._explained():
@@ -84,6 +89,10 @@ class RedisClusterStore(RedisStore):
                     pipeline, ahead = self._pipeline(), 0
             if ahead:
                 pipeline.execute()
+
+    def _pool(self, key: str) -> Any:
+        node = self._client.get_node_from_key(key)
+        return self._client.get_redis_connection(node).connection_pool
 
     # --- where things are ---------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
 
 from penstock.errors import ConfigError, StorageError, StoreFull, StoreUnreachable
-from penstock.persistent.manifest import Entry
+from penstock.persistent.manifest import Entry, spans
+from penstock.persistent.redis_blocks import LARGE, Unreadable, receive
 from penstock.persistent.stores import Buffer, Change, Store
 from penstock.persistent.where import shown
 from penstock.units import parse_size
@@ -32,6 +33,8 @@ __all__ = [
 
 #: seconds after which blocks that no manifest names are gone
 PENDING = 24 * 3600
+#: blocks up to this number are not spread: the small parts of an object, and a large one
+_TOGETHER = 2
 #: how long to wait for a server; a large block may take it a while
 CONNECTION: dict[str, Any] = {"socket_connect_timeout": 5.0, "socket_timeout": 120.0}
 
@@ -48,12 +51,21 @@ return 1
 
 def manifest_key(identifier: str) -> str:
     """The key of an object's manifest."""
-    return f"penstock:object:{identifier}"
+    return f"penstock:object:{_tagged(identifier)}"
 
 
 def block_key(identifier: str, entry: Entry, number: int) -> str:
-    """The key of a block. Each has a slot of its own, unless braces in the id say that all is to be in one."""
-    return f"penstock:block:{identifier}:{entry.token}:{number}"
+    """The key of a block.
+
+    Many blocks have a slot each, so that they spread over a cluster. Few are in the slot of the manifest, and so are
+    all if there are braces in the id: by these Redis knows what of a key its slot depends on.
+    """
+    name = _tagged(identifier) if len(entry.blocks) <= _TOGETHER else identifier
+    return f"penstock:block:{name}:{entry.token}:{number}"
+
+
+def _tagged(identifier: str) -> str:
+    return identifier if "{" in identifier or "}" in identifier else f"{{{identifier}}}"
 
 
 def block_keys(identifier: str, entry: Entry) -> list[str]:
@@ -117,13 +129,39 @@ class RedisStore(Store):
 
     def _read(self, wanted: Sequence[tuple[str, Entry, bool]]) -> list[list[Buffer] | None]:
         with self._explained():
+            large = self._read_large([(name, entry) for name, entry, _ in wanted if max(entry.blocks) >= LARGE])
             pipeline = self._pipeline()
             for identifier, entry, _ in wanted:
-                for key in block_keys(identifier, entry):
-                    pipeline.get(key)
+                if entry.token not in large:
+                    for key in block_keys(identifier, entry):
+                        pipeline.get(key)
             answers = iter(pipeline.execute())
-            blocks = [[next(answers) for _ in entry.blocks] for _, entry, _ in wanted]
+            blocks = [large.get(entry.token) or [next(answers) for _ in entry.blocks] for _, entry, _ in wanted]
             return [None if any(block is None for block in one) else one for one in blocks]
+
+    def _read_large(self, wanted: Sequence[tuple[str, Entry]]) -> dict[str, list[Buffer]]:
+        """The blocks of large objects, by token; those of one part are in one piece of memory."""
+        read: dict[str, list[Buffer]] = {}
+        requests: list[tuple[Any, str, memoryview]] = []
+        for identifier, entry in wanted:
+            keys = iter(zip(block_keys(identifier, entry), entry.blocks, strict=True))
+            read[entry.token] = []
+            for length in spans(entry):
+                whole, at = memoryview(bytearray(length)), 0
+                read[entry.token].append(whole)
+                while at < length:
+                    key, size = next(keys)
+                    requests.append((self._pool(key), key, whole[at : at + size]))
+                    at += size
+        try:
+            receive(requests)
+        except Unreadable:
+            return {}  # the ordinary way will tell what is wrong, or do better
+        return read
+
+    def _pool(self, key: str) -> Any:
+        """The connections to the server that has a key."""
+        return self._client.connection_pool
 
     def _erase(self, states: Sequence[tuple[str, Entry]]) -> None:
         with self._explained():

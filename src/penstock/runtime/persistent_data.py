@@ -12,7 +12,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from penstock.data.slots import current, referred_states
-from penstock.errors import ArgumentChanged, CallError, StorageError
+from penstock.errors import ArgumentChanged, CallError, StorageError, StoreUnreachable
 from penstock.executors.mover import Mover
 from penstock.model.data import Value, VersionId
 from penstock.model.events import Provided, Released
@@ -66,6 +66,8 @@ class PersistentData:
         #: objects that were written in this run, of which the store may keep older states
         self._written: set[str] = set()
         self._sweep_at = 1000
+        #: the store does not answer
+        self._lost = False
         #: speaks to the store, so that the control thread need not
         self._dropper = Mover("objects")
 
@@ -212,7 +214,17 @@ class PersistentData:
         """No version refers to a state any more. Called under the driver's lock."""
         identifier, _, token = state.rpartition("\n")
         if not self._runtime.stopped or identifier in self._written:
-            self._dropper.do(lambda: _drop(identifier, token))
+            self._dropper.do(lambda: self._drop(identifier, token))
+
+    def _drop(self, identifier: str, token: str) -> None:
+        if self._lost:
+            return  # asking again for each state would only hold up the end of the run
+        try:
+            current_store().drop(identifier, token)
+        except StoreUnreachable:
+            self._lost = True
+        except StorageError:
+            pass  # it keeps a state too many
 
     def close(self) -> None:
         """The run is over: the store keeps the newest state of each object. Servers of the run go with it."""
@@ -231,13 +243,6 @@ class PersistentData:
 
 #: names that servers of this machine go by
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-def _drop(identifier: str, token: str) -> None:
-    try:
-        current_store().drop(identifier, token)
-    except StorageError:
-        pass  # a store that is gone keeps nothing; one that comes back keeps a state too many
 
 
 class _Reference:

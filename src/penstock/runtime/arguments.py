@@ -18,6 +18,7 @@ from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
 from penstock.graph.collections import containers, is_collection, leaves, refuse_cycles
 from penstock.graph.identity import Datum
+from penstock.graph.reach import may_hold
 from penstock.graph.wiring import Wiring
 from penstock.model.data import FileRef, Value, VersionId, segments_of
 from penstock.model.directions import Direction
@@ -39,6 +40,9 @@ __all__ = ["EMPTY", "Arguments", "is_immutable"]
 EMPTY = Value(pickle.dumps(((), {}), 5))
 
 _IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None), range, type(...)})
+
+#: elements of a collection from which on it pays to look at all of it first
+_MANY = 100
 
 
 def is_immutable(obj: Any) -> bool:
@@ -62,6 +66,8 @@ class Arguments:
         self._values: list[Any] = []
         self._data: list[Datum | None] = []
         self._versions: list[VersionId] = []
+        #: there is a collection with many elements
+        self._large = False
         #: done once the call is accepted: nothing changes if an argument turns out bad
         self.effects: list[Any] = [self._take_over]
         #: buffers of the arguments, kept until the call holds their segments
@@ -128,6 +134,7 @@ class Arguments:
         if not is_collection(value):
             raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
         refuse_cycles(value, direction.depth, where)
+        self._large = self._large or len(value) > _MANY
         if direction.writes:
             if len(self._runtime.identity):
                 containers(value, direction.depth, lambda container: self._take_back(container, where))
@@ -326,20 +333,22 @@ class Arguments:
         return value
 
     def _dump(self, obj: Any, what: str, mark: _Mark | None = None) -> tuple[bytes, list[pickle.PickleBuffer]]:
-        identity = self._runtime.identity
-        known, carried = identity.by_address.get, self._carried
+        known, carried = self._runtime.identity.by_address, self._carried
+        get, read = known.get, self.wiring.read
 
         def find(found: Any) -> int | None:
-            datum = known(id(found))
+            datum = get(id(found))
             if datum is None or id(found) in carried or datum.object() is not found:
                 return None
-            self._runtime.ensure_unchanged(datum, what)
-            return self.wiring.read(datum.version)
+            if datum.picture is not None:
+                self._runtime.ensure_unchanged(datum, what)
+            return read(datum.version)
 
+        asks = bool(known) and not (self._large and not carried and not may_hold(obj, known))
         previous = current.outgoing, current.referring
         current.outgoing, current.referring = self._outgoing, self._referring
         try:
-            return dump_stream(obj, what, find if len(identity) else None, mark)
+            return dump_stream(obj, what, find if asks else None, mark)
         finally:
             current.outgoing, current.referring = previous
 

@@ -1,0 +1,34 @@
+"""Whether an argument can hold data of tasks at all: looked up at the speed of C, before it is pickled.
+
+To find data, pickling asks about every object that it meets, each number of a list of lists too. Where an argument is
+made of plain containers alone, this says that there is nothing to ask for. It may be wrong in one direction only.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["may_hold"]
+
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+_KNOWN = _PLAIN | _CONTAINERS
+#: nothing deeper or larger is looked at, so that a cycle comes to an end
+_LEVELS = 16
+_MOST = 1_000_000
+
+
+def may_hold(obj: Any, known: Mapping[int, object]) -> bool:
+    """Whether one of the objects known by their addresses may be inside ``obj``; True if that cannot be said."""
+    level, seen = [obj], 0
+    for _ in range(_LEVELS):
+        kinds = set(map(type, level))
+        if kinds <= _PLAIN:
+            return False
+        seen += len(level)
+        if seen > _MOST or not kinds <= _KNOWN or not known.keys().isdisjoint(map(id, level)):
+            return True
+        level = gc.get_referents(*(part for part in level if type(part) in _CONTAINERS))
+    return True

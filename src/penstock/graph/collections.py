@@ -13,7 +13,7 @@ from typing import Any
 from penstock.errors import CallError
 from penstock.model.tasks import Steps
 
-__all__ = ["containers", "is_collection", "leaves", "refuse_cycles"]
+__all__ = ["containers", "is_collection", "leaves", "refuse_cycles", "size_of"]
 
 _SEQUENCES = (list, tuple)
 _BUILT_IN = (list, tuple, dict)
@@ -26,6 +26,11 @@ def is_collection(obj: Any) -> bool:
 
 def _is_object_array(obj: Any) -> bool:
     return type(obj).__name__ == "ndarray" and str(getattr(obj, "dtype", "")) == "object"
+
+
+def size_of(obj: Any) -> int:
+    """How many elements a container has on its own level."""
+    return len(obj) if isinstance(obj, _BUILT_IN) else int(obj.size)
 
 
 def leaves(obj: Any, depth: int, steps: Steps = ()) -> Iterator[tuple[Steps, Any, Any, Any]]:
@@ -65,7 +70,7 @@ def refuse_cycles(obj: Any, depth: int, where: str, steps: Steps = (), above: fr
 
 def _below(obj: Any, depth: int) -> int:
     """How many levels of collections may lie inside a container."""
-    return depth - (1 if isinstance(obj, _BUILT_IN) else obj.ndim)
+    return depth - (1 if isinstance(obj, _BUILT_IN) else max(obj.ndim, 1))
 
 
 def _parts(obj: Any) -> Iterable[Any]:

@@ -16,7 +16,7 @@ from penstock.data.serializer import LARGE, dump, dump_stream, pack
 from penstock.data.slots import PathRef, SlotRef, current, element, slot
 from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
-from penstock.graph.collections import containers, is_collection, leaves, refuse_cycles
+from penstock.graph.collections import containers, is_collection, leaves, refuse_cycles, size_of
 from penstock.graph.identity import Datum
 from penstock.graph.reach import may_hold
 from penstock.graph.wiring import Wiring
@@ -134,7 +134,7 @@ class Arguments:
         if not is_collection(value):
             raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
         refuse_cycles(value, direction.depth, where)
-        self._large = self._large or len(value) > _MANY
+        self._large = self._large or size_of(value) > _MANY
         if direction.writes:
             if len(self._runtime.identity):
                 containers(value, direction.depth, lambda container: self._take_back(container, where))
@@ -165,7 +165,7 @@ class Arguments:
             return
         if isinstance(container, tuple):
             raise CallError(f"{where} holds {leaf!r:.40} inside a tuple, where no task can replace it; use a list")
-        version = self.wiring.write(Output(path))
+        version = self.wiring.write(Output(path, self._kept(leaf, where)))
 
         def place() -> None:
             """A number or a string is replaced, not changed: from now on the program's collection holds its future."""
@@ -204,8 +204,7 @@ class Arguments:
             index = wiring.read(datum.version)
         else:
             self._carried[id(value)] = value
-            if self._declaration.on_failure is OnFailure.IGNORE:
-                index = wiring.carry(self._as_it_is(value, where))  # what it is if the task fails
+            index = self._kept(value, where)
         version = wiring.write(Output(path, index))
         self._values.append(value)
         self._data.append(datum)
@@ -223,6 +222,11 @@ class Arguments:
         """A persistent object met while pickling: the task finds it in a slot, where others of its id are too."""
         where = f"an argument of task {self._declaration.name}"
         return slot, (self.wiring.read(self._runtime.objects.read(obj, self, where)),)
+
+    def _kept(self, value: Any, where: str) -> int:
+        """The slot of what an object of the program stays if the task fails and that is ignored."""
+        ignored = self._declaration.on_failure is OnFailure.IGNORE
+        return self.wiring.carry(self._as_it_is(value, where)) if ignored else -1
 
     def _as_it_is(self, value: Any, where: str) -> Value:
         return dump(value, self._runtime.segments, where)

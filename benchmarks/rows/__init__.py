@@ -19,6 +19,7 @@ ORDER = (
     "pending_task",
     "million_tasks",
     "tracked_objects",
+    "temporaries",
     "collections",
     "object_programs",
     "engine_scaling",

@@ -246,7 +246,11 @@ def outcome(steps: list[Step], *, plain: bool) -> Any:
     return program.finish()
 
 
-@pytest.fixture(scope="module", params=[{"cpus": 2}, {"mode": "inline"}], ids=["workers", "inline"])
+@pytest.fixture(
+    scope="module",
+    params=[{"cpus": 2}, {"mode": "inline"}, {"mode": "inline", "strict": True}],
+    ids=["workers", "inline", "strict"],
+)
 def runtime(request: pytest.FixtureRequest) -> Iterator[penstock.Runtime]:
     with penstock.Runtime(**request.param) as runtime:
         yield runtime

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.graph.reach import may_hold
+from penstock.data.reach import may_hold
 
 
 class Holder:

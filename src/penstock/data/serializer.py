@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.data.segments import Access, Segments
 from penstock.data.slots import current, dump_with_slots, load_with_slots, referred_states
-from penstock.errors import CallError, SerializationError, StorageError
+from penstock.errors import ArgumentChanged, CallError, SerializationError, StorageError
 from penstock.model.data import Piece, SegmentId, Value
 
 __all__ = ["LARGE", "NONE", "InPlace", "dump", "dump_stream", "load", "pack"]
@@ -48,7 +48,7 @@ def dump_stream(
             data = dump_with_slots(find, by_value=False)(obj, buffers)
         if b"__main__" not in data:
             return data, buffers
-    except (SerializationError, CallError, StorageError):
+    except (SerializationError, ArgumentChanged, CallError, StorageError):
         raise
     except Exception:  # whatever a user's __reduce__ may raise: pickling by value may still do
         pass
@@ -56,7 +56,7 @@ def dump_stream(
     try:
         by_value = _by_value if find is None else dump_with_slots(find, by_value=True)
         return by_value(obj, buffers), buffers
-    except (SerializationError, CallError, StorageError):
+    except (SerializationError, ArgumentChanged, CallError, StorageError):
         raise
     except Exception as error:
         raise SerializationError(f"{what} cannot be pickled: {type(error).__name__}: {error}") from error

@@ -28,7 +28,7 @@ class InputWatch:
         outputs: Sequence[Output],
     ) -> None:
         self._task = task
-        changing = {output.path[0] for output in outputs}
+        changing = {path[0] for output in outputs for path in (output.path, *output.also)}
         names = _names(body, len(args))
         watched = [(names[i], value) for i, value in enumerate(args) if i not in changing]
         watched += [(name, value) for name, value in kwargs.items() if name not in changing]

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.errors import CallError
 from penstock.model.tasks import Steps
 
-__all__ = ["containers", "is_collection", "leaves", "refuse_cycles", "size_of"]
+__all__ = ["containers", "is_collection", "leaves", "refuse_cycles", "size_of", "way_to"]
 
 _SEQUENCES = (list, tuple)
 _BUILT_IN = (list, tuple, dict)
@@ -66,6 +66,19 @@ def refuse_cycles(obj: Any, depth: int, where: str, steps: Steps = (), above: fr
         for step, _, child in _elements(obj):
             if is_collection(child):
                 refuse_cycles(child, below, where, (*steps, step), above)
+
+
+def way_to(wanted: Callable[[Any], bool], obj: Any, steps: str = "", seen: frozenset[int] = frozenset()) -> str:
+    """Where in a container, however deep, there is a part that is wanted, as one would write it; "" if nowhere."""
+    seen |= {id(obj)}
+    for _, key, child in _elements(obj):
+        here = f"{steps}[{key!r}]"
+        if wanted(child):
+            return here
+        found = way_to(wanted, child, here, seen) if is_collection(child) and id(child) not in seen else ""
+        if found:
+            return found
+    return ""
 
 
 def _below(obj: Any, depth: int) -> int:

@@ -11,6 +11,7 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.data.reach import may_hold
 from penstock.data.refresh import refresh
 from penstock.data.serializer import LARGE, dump, dump_stream, pack
 from penstock.data.slots import PathRef, SlotRef, current, element, slot
@@ -18,7 +19,6 @@ from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
 from penstock.graph.collections import containers, is_collection, leaves, refuse_cycles, size_of
 from penstock.graph.identity import Datum
-from penstock.graph.reach import may_hold
 from penstock.graph.wiring import Wiring
 from penstock.model.data import FileRef, Value, VersionId, segments_of
 from penstock.model.directions import Direction

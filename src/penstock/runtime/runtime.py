@@ -18,11 +18,10 @@ from penstock.data.segments import Segments
 from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
-from penstock.errors import ArgumentChanged, RuntimeStopped
+from penstock.errors import RuntimeStopped
 from penstock.executors.inline import InlineExecutor
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.node import NodeExecutor
-from penstock.executors.strict import picture
 from penstock.executors.wire import STREAM
 from penstock.graph.identity import Datum, Identity
 from penstock.model.data import FileRef, SegmentId, Slot, Value, VersionId, segments_of
@@ -43,6 +42,7 @@ from penstock.runtime.files import Files
 from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
 from penstock.runtime.layers import layers as storage_layers
+from penstock.runtime.lost_changes import refuse_lost_changes
 from penstock.runtime.machine import Machine, allow_many_files, place_workers, this_machine
 from penstock.runtime.persistent_data import KnownObject, PersistentData, store_address
 from penstock.runtime.policies import ready_set
@@ -269,12 +269,9 @@ class Runtime:
             future._version = 0  # the datum's hold is not this future's to release
 
     def ensure_unchanged(self, datum: Datum, where: str) -> None:
-        """Strict mode: refuse an object that the program changed while its newest version is with the tasks."""
-        if datum.picture is not None and picture(datum.object()) != datum.picture:
-            raise ArgumentChanged(
-                f"{where}: the program changed this {type(datum.object()).__name__} while tasks were updating it, "
-                f"and the change would be lost; call wait_on() on it first"
-            )
+        """Strict mode: refuse an object of which a change would be lost."""
+        if datum.picture is not None:
+            refuse_lost_changes(self.identity, datum, where)
 
     def forget(self, obj: Any) -> None:
         """An object is the program's own again; its versions live only as long as tasks read them."""

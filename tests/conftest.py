@@ -160,7 +160,8 @@ def open_descriptors() -> set[tuple[int, str]]:
 def foreign(directory: Path) -> bool:
     """Whether a directory carries the number of a living process that is neither this one nor born of it."""
     kin = {os.getpid(), *(process.pid for process in descendants())}
-    numbers = {int(part) for part in directory.name.split("-") if part.isdigit()}
+    # Other parts of a name may consist of digits too, and be larger than any process number.
+    numbers = {int(part) for part in directory.name.split("-") if part.isdigit() and len(part) < 10}
     return any(psutil.pid_exists(number) for number in numbers) and not numbers & kin
 
 

@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": _ACTING | {"runtime", "api", "streaming", "<root>"},
     "<root>": {"api", "errors", "runtime", "version"},
     "__main__": {"cli"},
+    "mpi": {"api"},
 }
 
 PURE_PARTS = _DECIDING

@@ -253,7 +253,7 @@ def _extras() -> Iterator[Check]:
 
 
 def _rank() -> int:
-    from penstock import mpi
+    from penstock.api.mpi import mpi
 
     return mpi.comm().Get_rank()
 

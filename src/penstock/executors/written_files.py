@@ -157,8 +157,8 @@ class WrittenFiles:
         path = next(path for placed, path, _ in self._placed if placed is output)
         if is_open_for_writing(path):
             raise TaskError(
-                f"ready_file({path!r}): task {self._function.name} has that file still open for writing; close it "
-                f"first, since others read it from now on"
+                f"ready_file({output.file!r}): task {self._function.name} has that file still open for writing; close "
+                f"it first, since others read it from now on"
             )
         finished = self.finish(output)
         if finished.path in self._finished:

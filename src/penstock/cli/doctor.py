@@ -278,7 +278,8 @@ def _mpi() -> Iterator[Check]:
 
 def _ranks_together(what: str) -> Check:
     """Two ranks are started: a runner of one MPI and a library of another fail only then."""
-    from penstock import PenstockError, Runtime, mpi, task, wait_on
+    from penstock import PenstockError, Runtime, task, wait_on
+    from penstock.api.mpi import mpi
     from penstock.units import format_duration
 
     ranks = mpi(processes=2)(task(returns=list, timeout=30)(_rank))

@@ -35,6 +35,11 @@ ORDER = (
     "validation",
     "mpi_start",
     "mpi_programs",
+    "streaming_calls",
+    "streaming_costs",
+    "streaming_shapes",
+    "streaming_overlap",
+    "streaming_workflows",
 )
 
 

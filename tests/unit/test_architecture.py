@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scheduling": _GROUND | {"model", "graph", "tuning", "storage"},
     "engine": _DECIDING - {"engine"},
     "data": _DECIDING,
-    "executors": _DECIDING | {"data"},
+    "executors": _DECIDING | {"data", "streaming"},
     "sim": _DECIDING,
     "observe": _GROUND | {"model"},
     "streaming": _GROUND | {"model.resources"},
@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 PURE_PARTS = _DECIDING
-PURE_MODULES = {"streaming.filestate"}
+PURE_MODULES = {"streaming.filestate", "streaming.written"}
 # What a pure module may import from outside. None of these can see a clock, thread, socket, file, environment or
 # source of chance; before adding one, make sure that it cannot either.
 PURE_LIBRARIES = {

@@ -22,12 +22,14 @@ __all__ = [
     "PathRef",
     "SlotRef",
     "Slots",
+    "StreamRef",
     "current",
     "dump_with_slots",
     "element",
     "load_with_slots",
     "path_slot",
     "slot",
+    "stream_slot",
 ]
 
 _EMPTY = object()
@@ -40,6 +42,8 @@ class _Current(threading.local):
     slots: Slots | None = None
     #: turns a future met while packing into what stands for it; None outside a task call
     outgoing: Callable[[Any], tuple[Any, ...]] | None = None
+    #: gives the open file for a slot of the call being unpacked
+    opened: Callable[[int], Any] | None = None
 
 
 current = _Current()
@@ -68,6 +72,11 @@ def slot(index: int) -> Any:
 def path_slot(index: int) -> Path:
     """The file in a slot, for a program that gave it as a ``Path``."""
     return Path(slot(index))
+
+
+def stream_slot(index: int) -> Any:
+    """The file in a slot, open for reading."""
+    return open(slot(index), "rb") if current.opened is None else current.opened(index)
 
 
 def element(index: int, position: int) -> Any:
@@ -112,6 +121,15 @@ class PathRef(SlotRef):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return path_slot, (self.index,)
+
+
+class StreamRef(SlotRef):
+    """Stands for a file that is given open."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return stream_slot, (self.index,)
 
 
 def dump_with_slots(

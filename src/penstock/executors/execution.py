@@ -12,7 +12,7 @@ import reprlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -28,6 +28,9 @@ from penstock.executors.wire import STREAM, Define, Done, Error, Run
 from penstock.executors.written_files import Layers, WrittenFiles, is_for_want_of_room
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.tasks import Failure, FailureKind, Output, Steps
+
+if TYPE_CHECKING:
+    from penstock.executors.stream_files import AttemptStreams
 
 __all__ = ["Function", "carry_out", "define", "inside_task"]
 
@@ -102,6 +105,7 @@ def carry_out(
     _depth.tasks += 1
     previous = current.slots
     files = WrittenFiles(run, function, segments, layers)
+    streams = None if run.stream is None else _streams(run, function, segments, files, channel)
     release: Possible | None = None
     if (function.returns != -1 or run.outputs) and run.items < 0:
         release = Possible(run, function, segments, files, channel)
@@ -110,7 +114,7 @@ def carry_out(
         if run.items >= 0:
             outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
         elif run.outputs or strict:
-            outputs = _carry_out_call(run, function, segments, files, release, strict=strict)
+            outputs = _carry_out_call(run, function, segments, files, release, streams, strict=strict)
         else:
             if run.slots:
                 current.slots = Slots(len(run.slots), lambda index: _fill(run, index, segments, {}))
@@ -120,6 +124,8 @@ def carry_out(
                 result = release.get().run(result)
             raise_unlooked()
             outputs = _returned(result, function, segments, release)
+            if streams is not None:
+                streams.await_ends()
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         files.withdraw()
@@ -132,8 +138,18 @@ def carry_out(
         current.slots = previous
         if release is not None:
             following(None, alone=alone)
+        if streams is not None:
+            streams.leave()
         forget_unlooked()
         files.clear()
+
+
+def _streams(
+    run: Run, function: Function, segments: Segments, files: WrittenFiles, channel: Channel | None
+) -> AttemptStreams:
+    from penstock.executors.stream_files import AttemptStreams
+
+    return AttemptStreams(run, function, segments, files, channel)
 
 
 def _arguments(run: Run, segments: Segments) -> str:
@@ -166,6 +182,7 @@ def _carry_out_call(
     segments: Segments,
     files: WrittenFiles,
     release: Possible | None,
+    streams: AttemptStreams | None,
     *,
     strict: bool,
 ) -> list[Slot | None]:
@@ -179,6 +196,8 @@ def _carry_out_call(
             files.place(index, output, arguments)
     args = tuple(arguments[i] for i in range(len(args)))
     kwargs = {name: arguments[name] for name in kwargs}
+    if streams is not None:
+        streams.begin_writing()
     shapes = [_container_length(arguments, output) for output in run.outputs]
     watch = InputWatch(function.name, function.body, args, kwargs, run.outputs) if strict else None
     result = function.body(*args, **kwargs)
@@ -189,10 +208,13 @@ def _carry_out_call(
         watch.compare()
     files.ensure_left_alone()
     outputs = _returned(result, function, segments, release)
+    if streams is not None:
+        streams.await_ends()
     for index, (output, shape) in enumerate(zip(run.outputs, shapes, strict=True)):
         if output.file is not None:
             over = release is not None and release.get().is_over(index)
-            outputs.append(None if over else files.finish(output))
+            finished = None if over else files.finish(output)
+            outputs.append(finished if finished is None or streams is None else streams.judge(finished))
             continue
         if _container_length(arguments, output) != shape:
             raise TaskError(

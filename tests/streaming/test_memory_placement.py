@@ -27,7 +27,15 @@ def test_that_nothing_will_be_kept_is_said(flow: Flow) -> None:
     ended = flow.run("--memory", "--no-log")
     ended.expect()
     assert "none is named permanent: nothing of them will be kept" in ended.err
+    assert "leads out of the directory" not in ended.err
     assert not (flow.folder / "copy.txt").exists()
+
+
+def test_a_command_that_leads_out_of_the_directory_is_pointed_out(flow: Flow) -> None:
+    flow.toml('name = "out"\npermanent = ["*"]\n[[step]]\nname = "look"\ncommand = "ls ../ > /dev/null"\n')
+    ended = flow.run("--memory", "--no-log")
+    ended.expect()
+    assert "look names a path that leads out of the directory by ..;" in ended.err
 
 
 def test_a_permanent_file_is_delivered_while_the_workflow_runs(flow: Flow) -> None:

@@ -146,8 +146,20 @@ class Hosting:
         await self._listen(folders)
         for text in self.workflow.warnings:
             self.server.warn(text)
-        if self.settings.memory and not self.workflow.permanent:
+        if self.settings.memory:
+            self._warn_of_memory()
+
+    def _warn_of_memory(self) -> None:
+        """What a workflow may have forgotten that is not where it seems to be."""
+        if not self.workflow.permanent:
             self.server.warn("the files live in memory, and none is named permanent: nothing of them will be kept")
+        for step in self.workflow.steps:
+            words = step.command or ""
+            if "../" in (words if isinstance(words, str) else " ".join(words)):
+                self.server.warn(
+                    f"{step.name} names a path that leads out of the directory by ..; while the files live in memory "
+                    f"it leads elsewhere: give it as an absolute path"
+                )
 
     def _place(self, folders: RunFolders) -> str:
         """Put the files where they are to live; returns that directory."""

@@ -38,6 +38,31 @@ def test_a_command_that_leads_out_of_the_directory_is_pointed_out(flow: Flow) ->
     assert "look names a path that leads out of the directory by ..;" in ended.err
 
 
+def test_links_and_renamed_folders_come_home_as_they_are(flow: Flow) -> None:
+    flow.toml(
+        """
+        name = "tree"
+        permanent = ["*"]
+        [[step]]
+        name = "make"
+        command = "mkdir a; echo one > a/x; ln -s a link; cat link/x; mkdir a/sub b; echo two > a/sub/z; mv a/sub b/sub"
+        output = ["a", "b", "link"]
+        [[step.stream]]
+        files = ["a/*", "b/*", "link/*"]
+        commit = "on_close"
+        [[step]]
+        name = "read"
+        command = "cat link/x a/x > seen"
+        input = ["a", "link"]
+        output = ["seen"]
+        """
+    )
+    flow.run("--memory", "--no-log").expect()
+    assert os.readlink(flow.folder / "link") == "a"
+    assert sorted(os.listdir(flow.folder / "a")) == ["x"]
+    assert flow.read("b/sub/z") == "two\n" and flow.read("seen") == "one\none\n"
+
+
 def test_a_permanent_file_is_delivered_while_the_workflow_runs(flow: Flow) -> None:
     flow.toml(
         """

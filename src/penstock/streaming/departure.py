@@ -99,9 +99,10 @@ class Departure:
         """Files in memory that have to be in the user's directory: permanent and final, or none of our business."""
         assert self._server is not None
         left = []
-        for folder, _, names in os.walk(self._files):
+        for folder, folders, names in os.walk(self._files):
             base = os.path.relpath(folder, self._files)
-            for name in names:
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            for name in [*names, *links]:
                 name = name if base == "." else f"{base}/{name}"
                 if os.path.islink(path := os.path.join(self._files, name)) and os.readlink(path).startswith(
                     self._aside

@@ -54,6 +54,8 @@ class Drain:
         with self._lock:
             self._waiting.pop(name, None)
         source = os.path.join(self._source, name)
+        if self._is_reached_by_link(name):
+            return  # it is delivered under its own name, and the link as a link
         try:
             before = _stamp(source)
             if before is None or before == self._stamps.get(name):
@@ -73,6 +75,21 @@ class Drain:
             if not os.path.lexists(os.path.join(self._source, name)):
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self._target, name))
+                    self._leave_no_folders(os.path.dirname(name))
+
+    def _leave_no_folders(self, folder: str) -> None:
+        """Remove folders that were made for a file and that the workflow has removed or renamed since."""
+        while folder and not os.path.lexists(os.path.join(self._source, folder)):
+            os.rmdir(os.path.join(self._target, folder))
+            folder = os.path.dirname(folder)
+
+    def _is_reached_by_link(self, name: str) -> bool:
+        folder = os.path.dirname(name)
+        while folder:
+            if os.path.islink(os.path.join(self._source, folder)):
+                return True
+            folder = os.path.dirname(folder)
+        return False
 
 
 def _stamp(path: str) -> _Stamp | None:

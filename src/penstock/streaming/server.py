@@ -346,7 +346,8 @@ class Server:
 
     def _warn_of_fallback(self, app: App, over: int) -> None:
         """Files that are final only because nobody is left to write them, although a rule promised more."""
-        for info in self.table.iterate(Flag.BORN, Flag.COMMITTED | Flag.REMOVED | Flag.MOVED | Flag.REMOTE):
+        beside = Flag.COMMITTED | Flag.REMOVED | Flag.MOVED | Flag.REMOTE | Flag.SYMLINK
+        for info in self.table.iterate(Flag.BORN, beside):
             rule = self.rule_of(info)
             makers = info.makers if info.flags & Flag.DIRECTORY else info.producers
             if rule is None or rule.implied or makers & ~over or not makers & app.bit:

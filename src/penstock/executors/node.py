@@ -206,8 +206,12 @@ class NodeExecutor:
     # --- events -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Wait for something to collect. The only call that may run beside others."""
+        """Wait for something to collect, or for ``wake``. The only call, with the next, that may run beside others."""
         return self._epoll.poll(-1 if timeout is None else timeout)
+
+    def glance(self) -> list[tuple[int, int]]:
+        """What there is to collect. Calls to wake up stay: they are meant for whoever waits in ``poll``."""
+        return [one for one in self._epoll.poll(0) if one[0] != self._wake]
 
     def collect(self, ready: list[tuple[int, int]]) -> Iterator[Event]:
         """The events behind what ``poll`` found; never waits.

@@ -103,6 +103,8 @@ def _run_in_order(flow: Flow, work: Path, environment: dict[str, str]) -> None:
             waiting.remove(step)
             running[os.posix_spawnp("env", ["env", "-C", str(work), *step.command], environment)] = step
         process, status = os.wait()
+        if process not in running:
+            continue  # an orphan that was left to us
         if status:
             raise RuntimeError(f"{flow.name}: {running[process].name} ended with {os.waitstatus_to_exitcode(status)}")
         del running[process]

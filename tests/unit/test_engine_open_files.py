@@ -86,6 +86,14 @@ def test_a_reader_of_two_files_starts_when_both_are_begun() -> None:
     assert launched(rig.hand_over(3, 0, private(task=3))) == [2]
 
 
+def test_a_reader_that_failed_for_want_of_another_file_reads_nothing() -> None:
+    rig = Rig(lanes=4)
+    rig.submit(writer(), writer(2, 12, "/data/other"), reader(3, 11, 12))
+    rig.fail(2, BOOM)
+    rig.hand_over(1, 0, private())  # the rig looks at all invariants
+    assert launched(rig.finish(1, complete(private()))) == []
+
+
 def test_the_failure_of_the_writer_ends_its_readers_and_names_it() -> None:
     rig = started()
     commands = rig.fail(1)

@@ -27,6 +27,8 @@ def open_file(state: State, version: VersionRecord, ref: FileRef) -> None:
     version.waiters = [waiter for waiter in version.waiters if number not in waiter.call.streams]
     freed = []
     for reader in readers:
+        if state.tasks.get(reader.task) is not reader:
+            continue  # it failed for want of something else
         opened.readers[reader] = None
         reader.missing -= 1
         if not reader.missing and reader.state is TaskState.WAITING:

@@ -140,7 +140,11 @@ bool ps_reaches(const char *pattern_at, size_t pattern_bytes, const char *name_a
         if (!step(&set, pattern, pattern_bytes, name + n, here)) return false;
         n += here;
     }
-    return step(&set, pattern, pattern_bytes, (const unsigned char *)"/", 1);
+    if (!step(&set, pattern, pattern_bytes, (const unsigned char *)"/", 1)) return false;
+    set.bits[pattern_bytes / 64] &= ~(UINT64_C(1) << pattern_bytes % 64); /* a name below has at least one character */
+    for (size_t word = 0; word <= pattern_bytes / 64; word++)
+        if (set.bits[word]) return true;
+    return false;
 }
 
 /* Of several rules the first one of the file holds. */

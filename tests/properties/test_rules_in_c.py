@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
@@ -25,6 +25,7 @@ patterns = st.lists(pieces, min_size=1, max_size=3).map("/".join).map(lambda tex
 
 
 @settings(max_examples=600, deadline=None)
+@example("??", "a")
 @given(patterns, names)
 def test_a_pattern_matches_alike(pattern: str, name: str) -> None:
     code = library()

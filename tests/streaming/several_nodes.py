@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -158,6 +159,10 @@ class Cluster:
             if node.server is not None and node.server.poll() is None:
                 node.server.kill()
                 node.server.communicate()
+            if node.server is not None:
+                # A killed server leaves its folder to the next one; tests beside this one would wait for that.
+                for remains in Path("/dev/shm").glob(f"penstock-*-{node.server.pid}-*"):
+                    shutil.rmtree(remains, ignore_errors=True)
 
 
 def fetched(told: Ended) -> tuple[int, int]:

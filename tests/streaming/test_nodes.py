@@ -20,8 +20,6 @@ from tests.streaming.several_nodes import Cluster, ended, fetched, in_namespaces
 
 from penstock.streaming.homes import hashed_node
 
-# LEAKS pytestmark = pytest.mark.leaks
-
 Start = Callable[[str, int], Cluster]
 _WHERE: dict[str, Callable[[Path, int], AbstractContextManager[Cluster]]] = {
     "loopback": on_loopback,

@@ -4,6 +4,7 @@
 #   make test         the tests, without the long ones
 #   make test-long    only the long ones
 #   make check        ruff and mypy
+#   make native       the two C libraries of streaming, compiled in place (the targets above do it as needed)
 #   make bench        our benchmarks, next to the peers that `make bench-peers` has installed
 #   make papers       published experiments, replayed by the simulator at their published scale
 #   make clean        remove all that the targets above made
@@ -13,27 +14,40 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.penstock-ready
 
+# The C libraries, in the source folder, where an editable install finds them. CMakeLists.txt makes the same two for the
+# wheel, from the same lists of sources and flags.
+CC            ?= cc
+STREAMING     := src/penstock/streaming
+TABLE_LIB     := $(STREAMING)/libpenstock_table.so
+INTERPOSE_LIB := $(STREAMING)/libpenstock_interpose.so
+NATIVE        := $(TABLE_LIB) $(INTERPOSE_LIB)
+FLAGS         := $(shell cat native/flags)
+TABLE_C       := $(addprefix native/,$(shell cat native/table.sources))
+INTERPOSE_C   := $(addprefix native/,$(shell cat native/interpose.sources))
+INTERPOSE_LD  := $(shell cat native/interpose.link)
+NATIVE_FILES  := native/flags native/interpose.link $(wildcard native/*.sources native/interpose/*)
+
 # Extra words for pytest: make test ARGS="-k wordcount -x"
 ARGS   ?=
 
-.PHONY: demo test test-long check bench bench-peers papers clean
+.PHONY: demo test test-long check native bench bench-peers papers clean
 .DEFAULT_GOAL := test
 
-demo: $(READY)
+demo: $(READY) $(NATIVE)
 	$(BIN)/python -m benchmarks.demo
 
-test: $(READY)
+test: $(READY) $(NATIVE)
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
-test-long: $(READY)
+test-long: $(READY) $(NATIVE)
 	$(BIN)/python -m pytest -q -m long $(ARGS)
 
-check: $(READY)
+check: $(READY) $(NATIVE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
+bench: $(READY) $(NATIVE)
 	$(BIN)/python -m benchmarks
 
 bench-peers: $(READY)
@@ -42,7 +56,19 @@ bench-peers: $(READY)
 papers: $(READY)
 	$(BIN)/python -m benchmarks.papers
 
+native: $(NATIVE)
+
+# Written beside and renamed: a program that has the old one mapped keeps it.
+$(TABLE_LIB): $(NATIVE_FILES)
+	$(CC) $(FLAGS) -DPS_EXPORT -shared -o $@.new $(TABLE_C) native/interpose/table_export.c -ldl
+	@mv $@.new $@
+
+$(INTERPOSE_LIB): $(NATIVE_FILES)
+	$(CC) $(FLAGS) -shared $(INTERPOSE_LD) -o $@.new $(INTERPOSE_C) $(TABLE_C) -ldl
+	@mv $@.new $@
+
 clean:
+	rm -f $(NATIVE)
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -42,6 +42,11 @@ ORDER = (
     "persistent_cluster",
     "mpi_start",
     "mpi_programs",
+    "streaming_calls",
+    "streaming_costs",
+    "streaming_shapes",
+    "streaming_overlap",
+    "streaming_workflows",
 )
 
 

@@ -21,6 +21,8 @@ from penstock.api.directions import (
     INOUT,
     OUT,
     SCATTER,
+    STREAM_IN,
+    STREAM_OUT,
     Depth,
     Permanent,
     Temp,
@@ -29,6 +31,7 @@ from penstock.api.directions import (
 from penstock.api.eager import compss_ready_value, ready_file, ready_value
 from penstock.api.executor import Executor
 from penstock.api.mpi import mpi
+from penstock.api.program import program
 from penstock.api.sync import barrier, cancel, delete_file, delete_object, open_file, share, wait_on
 from penstock.api.task import task
 from penstock.errors import (
@@ -40,6 +43,7 @@ from penstock.errors import (
     DependencyFailed,
     MissingObject,
     PenstockError,
+    ProgramFailed,
     ReturnsMismatch,
     RuntimeStopped,
     SerializationError,
@@ -76,6 +80,8 @@ __all__ = [
     "IO",
     "OUT",
     "SCATTER",
+    "STREAM_IN",
+    "STREAM_OUT",
     "ArgumentChanged",
     "CallError",
     "ConfigError",
@@ -89,6 +95,7 @@ __all__ = [
     "PenstockError",
     "Permanent",
     "PersistentObject",
+    "ProgramFailed",
     "ReturnsMismatch",
     "Runtime",
     "RuntimeStopped",
@@ -119,6 +126,7 @@ __all__ = [
     "io",
     "mpi",
     "open_file",
+    "program",
     "ready_file",
     "ready_value",
     "share",

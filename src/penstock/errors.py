@@ -9,6 +9,7 @@
     ├── TaskError                         a task did not deliver; says which, where and why
     │   ├── TaskFailed                    its body raised (the user's exception is re-raised; this is its cause)
     │   ├── WorkerDied                    its process ended under it
+    │   ├── ProgramFailed                 the program that it is ended badly
     │   ├── StorageFull (OSError)         no storage layer had room for what it writes
     │   ├── TaskTimeout (TimeoutError)    it ran longer than its timeout
     │   ├── ReturnsMismatch               it returned another number of values than declared
@@ -42,6 +43,7 @@ __all__ = [
     "InternalError",
     "MissingObject",
     "PenstockError",
+    "ProgramFailed",
     "ReturnsMismatch",
     "RuntimeStopped",
     "SerializationError",
@@ -94,6 +96,21 @@ class TaskFailed(TaskError):
 
 class WorkerDied(TaskError):
     """The process running a task ended under it."""
+
+
+class ProgramFailed(TaskError):
+    """A program that a task is ended badly; the text holds its command line and the last it wrote on stderr."""
+
+    def __init__(self, message: str, returncode: int, command: str, stderr: str) -> None:
+        super().__init__(message, returncode, command, stderr)
+        #: its exit status, or minus the signal that killed it
+        self.returncode = returncode
+        self.command = command
+        #: its last lines
+        self.stderr = stderr
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class StorageFull(TaskError, OSError):

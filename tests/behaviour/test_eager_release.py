@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from penstock import (
     SerializationError,
     barrier,
     compss_ready_value,
+    ready_file,
     ready_value,
     task,
     wait_on,
@@ -128,6 +130,37 @@ def test_a_thread_of_the_body_can_hand_over() -> None:
     assert wait_on(threaded()) == [0, 10]
 
 
+@only_workers
+def test_a_thread_that_its_task_left_behind_is_told_why_it_cannot_hand_over(gate: Gate, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+
+    @task(returns=1)
+    def leaving(gate: Gate) -> str:
+        def late() -> None:
+            gate.enter()
+            words = []
+            for hand_over in (lambda: ready_value("late", 0), lambda: ready_file("late")):
+                try:
+                    hand_over()
+                except ReturnsMismatch as error:
+                    words.append(str(error))
+            told.with_suffix(".new").write_text("\n".join(words))
+            told.with_suffix(".new").rename(told)
+
+        threading.Thread(target=late).start()
+        return "its own"
+
+    assert wait_on(leaving(gate)) == "its own"
+    gate.open()
+    until = time.monotonic() + 10
+    while not told.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    words = told.read_text().splitlines()
+    assert [line.partition(":")[0] for line in words] == [
+        f"{call}() was called in a thread for which no task is running" for call in ("ready_value", "ready_file")
+    ]
+
+
 # --- the thirteen edge cases ----------------------------------------------------------------------------------------
 
 
@@ -197,9 +230,10 @@ def test_3_a_task_that_declares_nothing() -> None:
 
 
 def test_3_no_task_at_all() -> None:
-    with pytest.raises(ReturnsMismatch, match=r"is for the body of a task.*use Runtime\(mode='inline'\)"):
+    with pytest.raises(ReturnsMismatch, match=r"was called outside of a task.*use Runtime\(mode='inline'\)") as caught:
         ready_value(1, 0)
-    with pytest.raises(ReturnsMismatch, match="is for the body of a task"):
+    assert caught.type is ReturnsMismatch
+    with pytest.raises(ReturnsMismatch, match="was called outside of a task"):
         produce.__wrapped__()
 
 

@@ -174,8 +174,9 @@ def test_mistakes(in_folder: Path, mistake: str, message: str) -> None:
                 ready_file(path)
             ready_file(path)
 
-    with pytest.raises(TaskError, match=message):
+    with pytest.raises(TaskError, match=message) as caught:
         wait_on(clumsy("a"))
+    assert ".penstock-" not in str(caught.value), "the program does not know that folder"
     assert Path("a").exists() is (mistake == "twice")
 
 

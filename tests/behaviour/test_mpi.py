@@ -509,6 +509,77 @@ def test_an_io_task_of_ranks_takes_bandwidth(tmp_path: Path) -> None:
     assert str(tmp_path / "disk") in (tmp_path / "a").read_text() and not (tmp_path / "a").is_symlink()
 
 
+# --- what the main program sees of MPI --------------------------------------------------------------------------------
+
+ERRORS_OF_MPI = """
+import sys
+from penstock import mpi, start, task, wait_on
+
+@mpi(processes=2)
+@task(returns=list)
+def fails(how):
+    from mpi4py import MPI
+
+    comm = mpi.comm()
+    if how == "rank":
+        comm.send(None, dest=99)
+    if how == "missing":
+        MPI.File.Open(comm, "no-such-file", MPI.MODE_RDONLY)
+    file = MPI.File.Open(comm, "/dev/full", MPI.MODE_WRONLY)
+    file.Write_at(0, b"some words")
+
+start(cpus=2)
+for how in ("rank", "missing", "full"):
+    try:
+        wait_on(fails(how))
+    except Exception as error:
+        print(type(error).__name__, getattr(error, "errno", None), "|", str(error).splitlines()[0])
+        story = str(error.__cause__)
+        assert "rank " in story and "in fails" in story and "mpi_errors" not in story, story
+print("mpi4py" in sys.modules)
+"""
+
+
+def test_errors_of_mpi_reach_a_program_that_has_no_mpi(script: Any) -> None:
+    done = script(ERRORS_OF_MPI)
+    rank, missing, full, imported = done.stdout.splitlines()
+    assert rank.startswith("RuntimeError None | MPI: ") and "rank" in rank.casefold(), rank
+    assert missing.startswith("FileNotFoundError 2 | [Errno 2] MPI: "), missing
+    assert full.startswith("OSError 28 | [Errno 28] MPI: "), full
+    assert (imported, done.stderr) == ("False", "")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "import penstock.mpi; comm = penstock.mpi.comm",
+        "from penstock.mpi import comm",
+        "from penstock.mpi import comm, discard_world; import penstock.mpi",
+        "from penstock import mpi; import penstock.mpi; comm = mpi.comm",
+        "import importlib; comm = importlib.import_module('penstock.mpi').comm",
+    ],
+)
+def test_it_can_be_imported_as_a_module(script: Any, spelling: str) -> None:
+    done = script(
+        f"""
+import penstock
+assert "penstock.mpi" not in __import__("sys").modules, "whoever does not need it pays for it"
+from penstock import mpi as decorator
+{spelling}
+assert penstock.mpi is decorator
+
+@penstock.mpi(processes=2)
+@penstock.task(returns=list)
+def ranks():
+    return comm().rank
+
+penstock.start(cpus=2)
+print(penstock.wait_on(ranks()))
+"""
+    )
+    assert done.stdout == "[0, 1]\n", done.stderr
+
+
 # --- warm worlds ------------------------------------------------------------------------------------------------------
 
 
@@ -516,6 +587,45 @@ def test_an_io_task_of_ranks_takes_bandwidth(tmp_path: Path) -> None:
 @task(returns=list)
 def pids() -> Any:
     return os.getpid()
+
+
+@mpi(processes=2)
+@task(returns=list)
+def read_standard_input() -> Any:
+    return os.read(0, 10), sys.stdin.read()
+
+
+def test_ranks_have_nothing_on_their_standard_input(runtime: penstock.Runtime) -> None:
+    future = read_standard_input()
+    try:
+        assert future.result(timeout=15) == [(b"", ""), (b"", "")]
+    finally:
+        penstock.cancel(future)
+
+
+@mpi(processes=2)
+@task(returns=list)
+def fatal_from_now_on() -> int:
+    from mpi4py import MPI
+
+    for comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
+        comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)
+    return os.getpid()
+
+
+@mpi(processes=2)
+@task(returns=list, retries=0)
+def survives_errors() -> int:
+    from mpi4py import MPI
+
+    for comm in (mpi.comm(), MPI.COMM_WORLD, MPI.COMM_SELF):
+        with pytest.raises(MPI.Exception):
+            comm.send(None, dest=99)
+    return os.getpid()
+
+
+def test_how_a_task_wants_errors_is_its_own_business(runtime: penstock.Runtime) -> None:
+    assert wait_on(fatal_from_now_on()) == wait_on(survives_errors())
 
 
 @mpi(processes=2)

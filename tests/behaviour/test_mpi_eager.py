@@ -428,8 +428,9 @@ def test_a_bad_file_is_an_error_at_its_line(tmp_path: Path) -> None:
     none, (unknown, open_, again) = wait_on(bad_files(str(tmp_path / "file")))
     assert none is None
     assert "ready_file('nowhere'): that is none of the files that task bad_files declares" in unknown
-    assert "this rank has that file still open for writing" in open_
-    assert "this rank has handed that file over already" in again
+    named = f"ready_file('{tmp_path}/file'): "  # not where it is written
+    assert f"{named}this rank has that file still open for writing" in open_
+    assert f"{named}this rank has handed that file over already" in again
 
 
 @mpi(processes=2)
@@ -471,7 +472,8 @@ def test_a_file_that_another_rank_still_writes_is_refused(tmp_path: Path) -> Non
     with pytest.raises(TaskError) as caught:
         wait_on(future)
     story = str(caught.value.__cause__ or caught.value)
-    assert "rank 1 of 2: " in story and "but rank 0 has that file still open for writing" in story
+    assert "rank 1 of 2: " in story
+    assert f"it called ready_file('{tmp_path}/file'), but rank 0 has that file still open for writing" in story
     assert not (tmp_path / "file").exists()
 
 

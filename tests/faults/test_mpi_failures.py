@@ -52,6 +52,15 @@ def fail(how: str) -> None:
         os._exit(7)
     if how == "Abort":
         mpi.comm().Abort(5)
+    if how == "Abort itself":
+        from mpi4py import MPI
+
+        MPI.COMM_SELF.Abort(5)
+    if how == "make a fatal error":
+        from mpi4py import MPI
+
+        mpi.comm().Set_errhandler(MPI.ERRORS_ARE_FATAL)
+        mpi.comm().send(None, dest=99)
     os.kill(os.getpid(), getattr(signal, how))
 
 
@@ -77,8 +86,10 @@ FAILURES = {
     "sys.exit": (TaskFailed, r"rank 1 of 3: it called sys.exit\(3\)"),
     "os._exit": (WorkerDied, r"rank 1 of 3: it called os._exit\(7\)"),
     "Abort": (WorkerDied, r"rank 1 of 3: it called Abort\(5\)"),
-    "SIGKILL": (WorkerDied, "rank . of 3: its process ended in the middle of the task: it was killed by SIGKILL"),
-    "SIGSEGV": (WorkerDied, "rank . of 3: its process ended in the middle of the task: "),
+    "Abort itself": (WorkerDied, r"rank 1 of 3: it called Abort\(5\)"),
+    "make a fatal error": (WorkerDied, r"rank 1 of 3: an error of MPI was fatal to it: .*rank"),
+    "SIGKILL": (WorkerDied, "rank 1 of 3: its process ended in the middle of the task: .*SIGKILL"),
+    "SIGSEGV": (WorkerDied, "rank 1 of 3: its process ended in the middle of the task: "),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.papers import eager_alignment, eager_decomposition, eager_warc
+from benchmarks.papers import eager_alignment, eager_decomposition, eager_messages, eager_warc
 from benchmarks.papers.early import FREE, HandOver, both, machine
 
 from penstock.model.resources import Node
@@ -50,6 +50,13 @@ def test_decomposition_gains_with_sub_domains_and_hardly_where_cores_are_left() 
 def test_decomposition_gains_with_nodes() -> None:
     two, four, eight = (eager_decomposition.measure(5, 200, nodes, FREE).saved for nodes in (2, 4, 8))
     assert two < four < eight
+
+
+def test_the_master_hears_of_early_outputs_later_the_more_generators_there_are() -> None:
+    one, some, many = (eager_messages.measure(generators, early=True).seconds for generators in (1, 10, 40))
+    assert one == pytest.approx(0.0, abs=1e-9), "a master that keeps up hears at once"
+    assert one < some < many
+    assert eager_messages.measure(40, early=False).seconds < many
 
 
 def test_both_ways_are_the_same_program() -> None:

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": _DECIDING - {"engine"},
     "data": _DECIDING,
     "persistent": _GROUND | {"model", "data"},
-    "executors": _DECIDING | {"data", "persistent"},
+    "executors": _DECIDING | {"data", "persistent", "streaming"},
     "sim": _DECIDING,
     "observe": _GROUND | {"model"},
     "streaming": _GROUND | {"model.resources"},
@@ -42,10 +42,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": _ACTING | {"runtime", "api", "streaming", "<root>"},
     "<root>": {"api", "errors", "persistent", "runtime", "version"},
     "__main__": {"cli"},
+    "mpi": {"api"},
 }
 
 PURE_PARTS = _DECIDING
-PURE_MODULES = {"streaming.filestate"}
+PURE_MODULES = {"streaming.filestate", "streaming.written"}
 # What a pure module may import from outside. None of these can see a clock, thread, socket, file, environment or
 # source of chance; before adding one, make sure that it cannot either.
 PURE_LIBRARIES = {

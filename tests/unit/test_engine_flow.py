@@ -146,8 +146,8 @@ def test_an_illegal_move_raises_with_the_story_of_the_task() -> None:
     rig = Rig()
     rig.submit(call(1))
     record = rig.engine.state.tasks[1]
-    with pytest.raises(InternalError, match=r"f#1 cannot go from RUNNING to WAITING") as caught:
-        rig.engine.state.move(record, TaskState.WAITING)
+    with pytest.raises(InternalError, match=r"f#1 cannot go from RUNNING to QUEUED") as caught:
+        rig.engine.state.move(record, TaskState.QUEUED)
     assert "WAITING → READY" in str(caught.value)
     assert "READY → RUNNING" in str(caught.value)
 

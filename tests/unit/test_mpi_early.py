@@ -24,7 +24,7 @@ class Keeper:
 
     def __init__(self, returns: int, delivered: tuple[int, ...] = ()) -> None:
         run = Run(7, 1, 1, NONE, delivered=delivered)
-        files = WrittenFiles(run, Function(print, "f", returns, []), Segments("", "", 1), {})
+        files = WrittenFiles(run, Function(print, "f", returns, []), Segments("", "", 1, alone=True), {})
         self.passed: list[int] = []
         self.dropped: list[Any] = []
         self.over = HandedOver(

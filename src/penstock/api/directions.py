@@ -18,6 +18,8 @@ from penstock.model.directions import (
     INOUT,
     OUT,
     SCATTER,
+    STREAM_IN,
+    STREAM_OUT,
     Direction,
 )
 
@@ -32,6 +34,8 @@ __all__ = [
     "INOUT",
     "OUT",
     "SCATTER",
+    "STREAM_IN",
+    "STREAM_OUT",
     "Depth",
     "Direction",
     "Permanent",
@@ -65,5 +69,6 @@ def as_direction(written: Any, parameter: str, task: str) -> Direction:
             raise DefinitionError(f"@task of {task}: {parameter}={written!r}: {error}") from None
     raise DefinitionError(
         f"@task of {task}: {parameter}={written!r} is not a direction; use IN, OUT, INOUT, FILE_IN, FILE_OUT, "
-        f"FILE_INOUT, COLLECTION_IN, COLLECTION_INOUT, COLLECTION_OUT, SCATTER, or {{Type: COLLECTION_IN, Depth: 2}}"
+        f"FILE_INOUT, COLLECTION_IN, COLLECTION_INOUT, COLLECTION_OUT, STREAM_IN, "
+        f"STREAM_OUT, SCATTER, or {{Type: COLLECTION_IN, Depth: 2}}"
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.executors.early import Mismatch, Releasing, release_of
+from penstock.errors import ReturnsMismatch
+from penstock.executors.early import Mismatch, Releasing, is_left_behind, release_of
 from penstock.executors.execution import inside_task
 
 __all__ = ["compss_ready_value", "ready_file", "ready_value"]
@@ -26,7 +27,7 @@ def ready_file(path: Any) -> None:
 
     A function that is called plainly, outside of any task, writes its files under their own names: nothing is to do.
     """
-    if inside_task() or release_of() is not None:
+    if inside_task() or is_left_behind() or release_of() is not None:
         _release("ready_file").file(path)
 
 
@@ -36,8 +37,18 @@ compss_ready_value = ready_value
 
 def _release(call: str) -> Releasing:
     release = release_of()
-    if release is None:
-        what = "returns=N, or returns=... for any number" if call == "ready_value" else "FILE_OUT or FILE_INOUT"
-        hint = "" if inside_task() else "; to run tasks in this very process, use Runtime(mode='inline')"
-        raise Mismatch(f"{call}() is for the body of a task that declares {what}; this is none{hint}")
-    return release
+    if release is not None:
+        return release
+    what = "returns=N, or returns=... for any number" if call == "ready_value" else "FILE_OUT or FILE_INOUT"
+    whose = f"is for the body of a task that declares {what}"
+    if inside_task():
+        raise Mismatch(f"{call}() {whose}; this one does not")
+    if is_left_behind():
+        raise Mismatch(
+            f"{call}() was called in a thread for which no task is running: it {whose}, and for threads that this body "
+            f"starts, until it returns"
+        )
+    raise ReturnsMismatch(
+        f"{call}() was called outside of a task: it {whose}; to run tasks in this very process, use "
+        f"Runtime(mode='inline')"
+    )

@@ -56,6 +56,12 @@ def _check(first: Declaration, other: Declaration) -> None:
             f"@implement of {other.name}: directions of its parameters must be those of {first.name}: "
             f"{_shown(first)}, but it has {_shown(other)}"
         )
+    streamed = any(direction.stream and direction.reads for direction in first.directions.values())
+    if streamed and first.is_program != other.is_program:
+        raise DefinitionError(
+            f"@implement of {other.name}: a program is given the path of a STREAM_IN, a function an open file; "
+            f"{first.name} and {other.name} must both be programs, or functions"
+        )
     if first.returns != other.returns:
         raise DefinitionError(
             f"@implement of {other.name}: returns must be as in {first.name}; declare both alike in @task"
@@ -73,7 +79,7 @@ def task_named(module: str, name: str, below: Task[..., Any]) -> Any:
     own = getattr(body, "__module__", "")
     running = os.path.splitext(os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or ""))[0]
     if module == own or (own == "__main__" and module == running):
-        scope: dict[str, Any] = getattr(body, "__globals__", {})
+        scope: dict[str, Any] = getattr(body, "__globals__", None) or vars(sys.modules[own])
     else:
         try:
             scope = vars(importlib.import_module(module))

@@ -99,6 +99,11 @@ def _checked(values: dict[str, Any], declaration: Declaration) -> MPI:
         raise DefinitionError(f"@mpi of {task}: scale_by_cpu={scale!r} must be True or False")
     per_node = values.get("processes_per_node")
     for name, direction in declaration.directions.items():
+        if direction.stream:
+            plain = "FILE_OUT" if direction.writes else "FILE_IN"
+            raise DefinitionError(
+                f"@mpi of {task}: parameter {name!r} is {direction!r}, which ranks cannot share; use {plain}"
+            )
         if direction.writes and not direction.file:
             advice = "target_direction=IN" if name == "self" else f"{name}=IN, and return what was made of it"
             raise DefinitionError(

@@ -179,7 +179,7 @@ def _make(function: Any, options: dict[str, Any]) -> Any:
             signature=signature,
             directions=directions,
             returns=returns,
-            ahead=_ahead(name, values.get("ahead"), returns),
+            ahead=_ahead(name, values.get("ahead"), returns, directions),
             priority=_priority(name, values.get("priority", 0)),
             retries=retries,
             timeout=_timeout(name, values.get("timeout")),
@@ -240,9 +240,16 @@ def _returns(name: str, written: Any, *, generator: bool) -> int:
     )
 
 
-def _ahead(name: str, written: Any, returns: int) -> int:
+def _ahead(name: str, written: Any, returns: int, directions: Mapping[str, Direction]) -> int:
     if written is None:
         return 0
+    streamed = [parameter for parameter, direction in directions.items() if direction.stream and direction.writes]
+    if streamed:
+        # Held back, it would keep whoever reads the file waiting, who may be what its outputs wait for.
+        raise DefinitionError(
+            f"@task of {name}: ahead={written!r} holds the task back, and others read {streamed[0]!r} meanwhile; leave "
+            f"ahead out, or declare {streamed[0]}=FILE_OUT"
+        )
     if returns != STREAM:
         raise DefinitionError(f"@task of {name}: ahead={written!r} is for tasks that declare returns=...")
     if type(written) is not int or written < 1:

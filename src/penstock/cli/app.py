@@ -11,6 +11,7 @@ from penstock.cli.doctor import doctor
 from penstock.cli.probe import probe
 from penstock.cli.run import run
 from penstock.cli.simulate import simulate
+from penstock.cli.stream import stream
 from penstock.cli.tuning import tuning
 
 __all__ = ["app"]
@@ -27,6 +28,7 @@ app.command()(doctor)
 app.command()(config)
 app.command()(probe)
 app.command()(tuning)
+app.add_typer(stream, name="stream")
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -25,8 +25,12 @@ class Check(NamedTuple):
     advice: str = ""
 
 
-def doctor() -> None:
-    """Check this machine and say what to do.
+def doctor(
+    program: Annotated[
+        str | None, typer.Argument(metavar="PROGRAM", help="Only say whether this program can be streamed.")
+    ] = None,
+) -> None:
+    """Check this machine, or whether a program can be streamed, and say what to do.
 
     The exit status is 1 if something will not work.
     """
@@ -36,7 +40,7 @@ def doctor() -> None:
     console = Console(highlight=False)
     colours = {"✓": "green", "!": "yellow", "✗": "bold red", "·": "dim"}
     broken = False
-    for check in _all_checks():
+    for check in _all_checks() if program is None else _program(program):
         colour = colours[check.mark]
         console.print(f"[{colour}]{check.mark}[/] {check.subject:<14} {escape(check.finding)}", soft_wrap=True)
         if check.advice:
@@ -50,6 +54,18 @@ def _all_checks() -> Iterator[Check]:
     local = (_python, _settings, _machine, _shared_memory, _temporary, _storage, _leftovers)
     for look in (*local, _sockets, _open_files, _extras, _mpi, _round_trip):
         yield from _guarded(look)
+
+
+def _program(name: str) -> Iterator[Check]:
+    from penstock.streaming.programs import examine
+
+    verdict = examine(name)
+    where = verdict.way or name
+    if verdict.ok:
+        yield Check("✓", "program", f"{where} can be streamed")
+    else:
+        advice = "run its workflow with --batch, or give it files of its own (exclude)" if verdict.path else ""
+        yield Check("✗", "program", f"{where} cannot be streamed: {verdict.reason}", advice)
 
 
 def _guarded(look: Callable[[], Iterator[Check]]) -> Iterator[Check]:
@@ -253,7 +269,7 @@ def _extras() -> Iterator[Check]:
 
 
 def _rank() -> int:
-    from penstock import mpi
+    from penstock.api.mpi import mpi
 
     return mpi.comm().Get_rank()
 
@@ -278,7 +294,8 @@ def _mpi() -> Iterator[Check]:
 
 def _ranks_together(what: str) -> Check:
     """Two ranks are started: a runner of one MPI and a library of another fail only then."""
-    from penstock import PenstockError, Runtime, mpi, task, wait_on
+    from penstock import PenstockError, Runtime, task, wait_on
+    from penstock.api.mpi import mpi
     from penstock.units import format_duration
 
     ranks = mpi(processes=2)(task(returns=list, timeout=30)(_rank))

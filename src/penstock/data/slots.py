@@ -22,6 +22,7 @@ __all__ = [
     "PathRef",
     "SlotRef",
     "Slots",
+    "StreamRef",
     "current",
     "dump_with_slots",
     "element",
@@ -29,6 +30,7 @@ __all__ = [
     "path_slot",
     "referred_states",
     "slot",
+    "stream_slot",
 ]
 
 _EMPTY = object()
@@ -53,6 +55,8 @@ class _Current(threading.local):
     staged: Any = None
     #: whether what is being unpacked may be changed
     writable: bool = True
+    #: gives the open file for a slot of the call being unpacked
+    opened: Callable[[int], Any] | None = None
 
 
 current = _Current()
@@ -81,6 +85,11 @@ def slot(index: int) -> Any:
 def path_slot(index: int) -> Path:
     """The file in a slot, for a program that gave it as a ``Path``."""
     return Path(slot(index))
+
+
+def stream_slot(index: int) -> Any:
+    """The file in a slot, open for reading."""
+    return open(slot(index), "rb") if current.opened is None else current.opened(index)
 
 
 def element(index: int, position: int) -> Any:
@@ -131,6 +140,15 @@ class PathRef(SlotRef):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return path_slot, (self.index,)
+
+
+class StreamRef(SlotRef):
+    """Stands for a file that is given open."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return stream_slot, (self.index,)
 
 
 def dump_with_slots(

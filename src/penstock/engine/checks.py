@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.engine import Engine
@@ -11,7 +11,7 @@ from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.placed_files import follows_placed
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
-from penstock.model.data import FileRef, SegmentId, Value, segments_of
+from penstock.model.data import FileRef, SegmentId, Value, VersionId, segments_of
 from penstock.model.tasks import FINAL, Failure, TaskState
 
 __all__ = ["check"]
@@ -40,6 +40,7 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
         _require(number in state.versions, f"version {number} is read by an unfinished task, but is forgotten")
     for task in state.tasks.values():
         _check_task(state, task)
+    _check_open_files(state)
     for number in state.early:
         _require(number in state.tasks, f"task {number} has handed over outputs, but is over")
     ready = sum(task.state is TaskState.READY for task in state.tasks.values())
@@ -222,15 +223,40 @@ def _check_task(state: State, task: TaskRecord) -> None:
     else:
         _require_of(state, task, task.doom is None, "is doomed but on no lane")
         _require_of(state, task, task.task not in state.ledger.holders, "holds tokens but is on no lane")
-    missing = sum(state.versions[number].outcome is None for number in task.call.reads)
+    open_to_it = {number for number in task.call.streams if task in _readers(state, number)}
+    missing = sum(state.versions[number].outcome is None for number in task.call.reads if number not in open_to_it)
     _require_of(state, task, task.missing == missing, f"counts {task.missing} missing versions of {missing}")
     waits = now is TaskState.WAITING
-    _require_of(state, task, waits == bool(missing), f"misses {missing} versions")
+    interrupted = task.task in state.interrupted
+    _require_of(state, task, waits == bool(missing) or interrupted, f"misses {missing} versions")
+    if interrupted:
+        assert task.lane is not None
+        _require_of(state, task, task.lane.dying or task.lane.recalling, "is to be ended, but nobody ends it")
     for number in task.call.reads:
         version = state.versions[number]
-        _require_of(state, task, type(version.outcome) is not Failure, f"needs version {number}, which failed")
-        if version.outcome is None:
+        failed = type(version.outcome) is Failure and not (interrupted and task.doom is not None)
+        _require_of(state, task, not failed, f"needs version {number}, which failed")
+        if version.outcome is None and number not in open_to_it:
             _require_of(state, task, task in version.waiters, f"is not among those that version {number} will release")
+
+
+def _readers(state: State, version: VersionId) -> Collection[TaskRecord]:
+    opened = state.open_files.get(version)
+    return () if opened is None else opened.readers
+
+
+def _check_open_files(state: State) -> None:
+    writers = {number: task for task in state.tasks.values() for number in task.call.writes}
+    for number, opened in state.open_files.items():
+        writer = writers.get(number)
+        written = writer is not None and writer.state is TaskState.RUNNING
+        _require(written, f"nobody writes version {number}, which is open")
+        _require(state.versions[number].outcome is None, f"version {number} is open, but exists")
+        for reader in opened.readers:
+            _require_of(state, reader, state.tasks.get(reader.task) is reader, f"reads version {number}, but is over")
+            _require_of(state, reader, number in reader.call.streams, f"cannot read version {number} as a stream")
+    for number in state.interrupted:
+        _require(number in state.tasks, f"task {number} is to be ended, but is over")
 
 
 # --- data -----------------------------------------------------------------------------------------------------------

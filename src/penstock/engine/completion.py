@@ -14,6 +14,7 @@ from penstock.engine.crowding import overflows
 from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import hold_segments, hold_states, release_segments
+from penstock.engine.open_files import begin_again, open_file, withdraw_open_files
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.placed_files import note_named, note_written
 from penstock.engine.placement import end_attempt, kill, make_ready, take_back
@@ -50,6 +51,8 @@ def finished(state: State, event: Finished) -> None:
     state.done += count
     freed: list[TaskRecord] = []
     versions = state.versions
+    if state.open_files and any(type(output) is FileRef and output.rewritten for output in event.outputs):
+        withdraw_open_files(state, task)  # whoever has begun to read begins again, with the files as they are now
     for number, output in zip(call.writes, event.outputs, strict=True):
         version = versions.get(number)
         if version is None or version.outcome is not None:
@@ -90,6 +93,9 @@ def output_ready(state: State, event: OutputReady) -> None:
     task = _running(state, event.task, event.attempt)
     if task is None:
         _forget_segments(state, event.value)
+        return
+    if type(event.value) is FileRef and event.value.open:
+        open_file(state, state.versions[task.call.writes[event.index]], event.value)
         return
     version = _early_version(state, task, event)
     if version is None:
@@ -189,12 +195,17 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
     lane = task.lane
     assert lane is not None
     doom, task.doom = task.doom, None
+    if state.open_files:
+        withdraw_open_files(state, task)
     failure = replace(failure, node=lane.node.name, attempt=task.attempt)
     device = None
     if isinstance(task, IOTaskRecord):
         device = task.device
         learning.attempt_ended(task)
     end_attempt(state, task)
+    if task.task in state.interrupted:
+        _interrupted(state, task, doom)
+        return
     full = isinstance(task, IOTaskRecord) and failure.kind is FailureKind.STORAGE_FULL and doom is None
     if full and overflows(state, task, device):  # type: ignore[arg-type]
         state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
@@ -220,6 +231,15 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
     finish_without_outputs(state, task, failure)
 
 
+def _interrupted(state: State, task: TaskRecord, doom: Failure | None) -> None:
+    """An attempt ended, in whatever manner, after what it read was not written to its end: it does not count."""
+    task.attempt -= 1
+    if doom is not None:
+        finish_without_outputs(state, task, doom)
+    else:
+        begin_again(state, task)
+
+
 def attempts_recalled(state: State, event: Recalled) -> None:
     """What a lane had not started goes back among the ready; a task that was being cancelled is."""
     node = state.ledger.nodes.get(event.node)
@@ -232,7 +252,9 @@ def attempts_recalled(state: State, event: Recalled) -> None:
         state.starve(lane)
     _take_back(state, lane, event.tasks)
     for task in lane.queue:
-        if task.doom is not None:
+        if task.task in state.interrupted:
+            kill(state, lane)  # it has started in the meantime
+        elif task.doom is not None:
             # It was to be cancelled while queued, but has started by now.
             if task.spare_started:
                 task.doom = None
@@ -243,13 +265,16 @@ def attempts_recalled(state: State, event: Recalled) -> None:
 def _take_back(state: State, lane: Lane, tasks: tuple[TaskId, ...]) -> None:
     for task in take_back(state, lane, tasks):
         doom, task.doom = task.doom, None
-        if doom is not None and doom.kind is FailureKind.CANCELLED:
+        if state.open_files:
+            withdraw_open_files(state, task)
+        given_up = doom is not None and (doom.kind is FailureKind.CANCELLED or task.task in state.interrupted)
+        if doom is not None and given_up:
             finish_without_outputs(state, task, doom)
         elif task.requirements.processes > 1 and state.is_hopeless(task.requirements):
             message = _unplaceable("a node was lost" if doom is None else doom.message)
             finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, message))
         else:
-            make_ready(state, task)  # also if its time was up: it had none, since it never started
+            begin_again(state, task)  # also if its time was up: it had none, since it never started
 
 
 def worker_lost(state: State, event: WorkerLost) -> None:

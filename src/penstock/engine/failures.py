@@ -92,6 +92,11 @@ def _fail_version(
         if waiter.state is TaskState.WAITING and waiter.doom is None:
             waiter.doom = for_consumers  # it is on the list; it may wait for several of these versions
             fallen.append((waiter, _through(for_consumers, waiter)))
+        elif waiter.lane is not None:
+            # It was reading what was being written, and is being ended.
+            waiter.missing -= 1
+            waiter.doom = waiter.doom or _through(for_consumers, waiter)
+            waiter.spare_started = False
     version.waiters = []
     drop_if_unused(state, version)
 

@@ -15,6 +15,8 @@ __all__ = ["leave", "release_successors", "settle"]
 def settle(state: State, version: VersionRecord, content: Slot, freed: list[TaskRecord]) -> None:
     """A version exists now: tell the program, and add to ``freed`` the tasks that waited for nothing else."""
     version.outcome = content
+    if state.open_files:
+        state.open_files.pop(version.version, None)
     if version.held:
         state.out.append(Settle(version.version, content))
     if version.waiters:
@@ -41,6 +43,8 @@ def leave(state: State, task: TaskRecord) -> None:
     if state.early:
         state.early.pop(task.task, None)
     call = task.call
+    if call.streams:
+        _stop_counting_on(state, task)
     for number in call.reads:
         version = state.versions[number]
         version.uses -= 1
@@ -48,3 +52,12 @@ def leave(state: State, task: TaskRecord) -> None:
             drop_if_unused(state, version)
     if call.segments:
         release_segments(state, call.segments)
+
+
+def _stop_counting_on(state: State, task: TaskRecord) -> None:
+    """A task is over that reads files which may still be being written."""
+    state.interrupted.discard(task.task)
+    for number in task.call.streams:
+        opened = state.open_files.get(number)
+        if opened is not None:
+            opened.readers.pop(task, None)

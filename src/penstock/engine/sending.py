@@ -35,7 +35,9 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
     for slot in call.slots:
         if type(slot) is int:
             outcome = state.versions[slot].outcome
-            assert outcome is not None and not isinstance(outcome, Failure)
+            if outcome is None:
+                outcome = state.open_files[slot].ref
+            assert not isinstance(outcome, Failure)
             slots.append(outcome)
         else:
             slots.append(slot)  # type: ignore[arg-type]
@@ -80,9 +82,10 @@ def _storage(task: TaskRecord, lane: Lane) -> tuple[str, float, tuple[int, ...]]
 
 
 def _keeps_input(task: TaskRecord) -> bool:
-    """Whether what an attempt updates must survive it: the task may be tried again, or its failure ignored."""
+    """Whether what an attempt updates must survive it: the task may begin again, or its failure be ignored."""
     spec = task.call.spec
-    return bool(spec.retries) or spec.on_failure in _KEEPS_INPUT or spec.requirements.layered
+    again = bool(spec.retries) or spec.on_failure in _KEEPS_INPUT or bool(task.call.streams)
+    return again or spec.requirements.layered
 
 
 def _sole_owner(state: State, task: TaskRecord) -> bool:

@@ -16,7 +16,7 @@ from penstock.engine.reservations import Reservations
 from penstock.engine.story import Story
 from penstock.errors import InternalError
 from penstock.model.commands import Command
-from penstock.model.data import SegmentId, Slot, TaskId, VersionId
+from penstock.model.data import FileRef, SegmentId, Slot, TaskId, VersionId
 from penstock.model.events import Note, Report
 from penstock.model.resources import Auto, Requirements
 from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskSpec, TaskState
@@ -28,7 +28,17 @@ from penstock.tuning.tuner import Tuner
 if TYPE_CHECKING:
     from penstock.engine.learning import Course
 
-__all__ = ["NOWHERE", "Early", "IOTaskRecord", "Placed", "State", "StorageRules", "TaskRecord", "VersionRecord"]
+__all__ = [
+    "NOWHERE",
+    "Early",
+    "IOTaskRecord",
+    "OpenFile",
+    "Placed",
+    "State",
+    "StorageRules",
+    "TaskRecord",
+    "VersionRecord",
+]
 
 NOWHERE: Mapping[str, int] = {}
 
@@ -219,6 +229,17 @@ class Early:
         self.further = 0
 
 
+class OpenFile:
+    """A file that is being written, and may be read meanwhile."""
+
+    __slots__ = ("readers", "ref")
+
+    def __init__(self, ref: FileRef) -> None:
+        self.ref = ref
+        #: tasks that count on it: they may start, or have
+        self.readers: dict[TaskRecord, None] = {}
+
+
 class StorageRules(Struct, frozen=True):
     """How storage is scheduled in this run."""
 
@@ -285,6 +306,10 @@ class State:
         self.learners: dict[tuple[str, Auto], int] = {}
         #: what unfinished tasks have handed over early
         self.early: dict[TaskId, Early] = {}
+        #: files that running attempts are writing and that others read meanwhile
+        self.open_files: dict[VersionId, OpenFile] = {}
+        #: tasks on lanes whose attempt is being ended because what it read was not written to its end
+        self.interrupted: set[TaskId] = set()
         #: I/O tasks that want a place
         self.io_ready = IOReadySet(storage.scheduler, storage.ageing)
         self.rules = storage

@@ -29,6 +29,9 @@ def submit(state: State, event: Submitted) -> None:
         version = versions[number]
         version.uses += 1
         if version.outcome is None:
+            if number in state.open_files and number in call.streams:
+                state.open_files[number].readers[task] = None
+                continue
             version.waiters.append(task)
             task.missing += 1
         elif version.for_consumers is not None:

@@ -34,6 +34,7 @@ __all__ = [
     "checked_position",
     "exhaust",
     "following",
+    "is_left_behind",
     "release_of",
     "remaining",
 ]
@@ -68,17 +69,18 @@ class Releasing(Protocol):
 class Possible:
     """The release of an attempt that will most likely hand nothing over: it is made when it is asked for."""
 
-    __slots__ = ("_parts", "release")
+    __slots__ = ("_forks", "_parts", "release")
 
     def __init__(self, *parts: Any) -> None:
-        self._parts = (*parts, os.getpid())
+        self._parts = parts
+        self._forks = _OfProcess.forks
         self.release: Release | None = None
 
     def get(self) -> Release:
         """The release itself."""
         with _handing_over:
             if self.release is None:
-                self.release = Release(*self._parts)
+                self.release = Release(*(*self._parts, self._forks))
             return self.release
 
 
@@ -90,19 +92,48 @@ class _Current(threading.local):
     release: _Followed = False
 
 
+class _OfProcess:
+    """The task that all of this process carries out, for threads that its body starts; only in worker processes."""
+
+    release: _Followed = None
+    #: threads that were there before it: an earlier task has left them
+    earlier: Sequence[threading.Thread] = ()
+    #: whether there was ever one
+    serves = False
+    #: how many forks lie between this process and the one that loaded this module
+    forks = 0
+
+    @classmethod
+    def is_forked(cls) -> None:
+        """This process is a copy of another."""
+        cls.forks += 1
+
+
+# Asking for the number of the process for every task would be felt.
+os.register_at_fork(after_in_child=_OfProcess.is_forked)
+
+
 _current = _Current()
+_of_process = _OfProcess()
 #: a body may hand over outputs in several threads
 _handing_over = threading.Lock()
-#: of the task that this process carries out, for threads that its body starts; only in worker processes
-_of_process: list[_Followed] = [None]
 
 
 def release_of() -> Releasing | None:
     """What takes the early outputs of the task that is being carried out here; None if there is none."""
     release = _current.release
     if release is False:
-        release = _of_process[0]
+        release = None if _is_of_earlier_task() else _of_process.release
     return release.get() if isinstance(release, Possible) else release or None
+
+
+def is_left_behind() -> bool:
+    """Whether this thread is one of a task's body, but not of the task that is being carried out."""
+    return _current.release is False and _of_process.serves and (not _of_process.release or _is_of_earlier_task())
+
+
+def _is_of_earlier_task() -> bool:
+    return threading.current_thread() in _of_process.earlier
 
 
 def following(release: _Followed, *, alone: bool = False) -> _Followed:
@@ -110,7 +141,9 @@ def following(release: _Followed, *, alone: bool = False) -> _Followed:
     before = _current.release
     _current.release = release
     if alone:
-        _of_process[0] = release
+        _of_process.release = release
+        _of_process.earlier = threading.enumerate() if release and threading.active_count() > 1 else ()
+        _of_process.serves = True
     return before
 
 
@@ -195,15 +228,15 @@ class Release:
         segments: Segments,
         files: WrittenFiles,
         channel: Channel | None,
-        process: int,
+        forks: int,
     ) -> None:
         self._run = run
         self._function = function
         self._segments = segments
         self._files = files
         self._channel = channel
-        #: that of the body itself, not of one that it started
-        self._process = process
+        #: of the body's process, not of one that it started
+        self._forks = forks
         #: return values, and files by their number among all outputs, that were handed over
         self._over: set[int] = set()
         self._files_over: set[int] = set()
@@ -251,7 +284,7 @@ class Release:
             number = self._first_file + index
             if number in self._files_over:
                 raise TaskError(
-                    f"ready_file({os.fspath(path)!r}): task {self._function.name} has handed that file over already"
+                    f"ready_file({output.file!r}): task {self._function.name} has handed that file over already"
                 )
             if number not in self._run.delivered:
                 self._tell(number, self._files.finish_early(output))
@@ -266,7 +299,7 @@ class Release:
             self._channel.hand_over(Early(self._run.task, self._run.attempt, index, content))
 
     def _ensure_own_process(self, call: str) -> None:
-        if os.getpid() != self._process:
+        if _OfProcess.forks != self._forks:
             raise TaskError(
                 f"{call}() was called in a process that task {self._function.name} started; return the value from "
                 f"there, and hand it over in the task's own process"

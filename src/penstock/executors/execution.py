@@ -12,7 +12,7 @@ import reprlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -29,6 +29,9 @@ from penstock.executors.wire import STREAM, Define, Done, Error, Run
 from penstock.executors.written_files import Layers, WrittenFiles, is_for_want_of_room
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.tasks import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from penstock.executors.stream_files import AttemptStreams
 
 __all__ = ["Function", "carry_out", "define", "inside_task"]
 
@@ -104,6 +107,7 @@ def carry_out(
     previous, objects_outside = current.slots, current.loaded
     current.loaded = {}
     files = WrittenFiles(run, function, segments, layers)
+    streams = None if run.stream is None else _streams(run, function, segments, files, channel)
     release: Possible | None = None
     if (function.returns != -1 or run.outputs) and run.items < 0:
         release = Possible(run, function, segments, files, channel)
@@ -112,7 +116,7 @@ def carry_out(
         if run.items >= 0:
             outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
         elif run.outputs or strict:
-            outputs = _carry_out_call(run, function, segments, files, release, strict=strict)
+            outputs = _carry_out_call(run, function, segments, files, release, streams, strict=strict)
         else:
             if run.slots:
                 current.slots = _filled(run, segments, {})
@@ -126,6 +130,8 @@ def carry_out(
             if current.loaded:
                 _stage_objects((), function, strict=strict)
             outputs = _returned(result, function, segments, release)
+            if streams is not None:
+                streams.await_ends()
         if current.staged is not None:
             current.staged.publish()
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
@@ -143,8 +149,18 @@ def carry_out(
         current.staged = current.unfilled = None
         if release is not None:
             following(None, alone=alone)
+        if streams is not None:
+            streams.leave()
         forget_unlooked()
         files.clear()
+
+
+def _streams(
+    run: Run, function: Function, segments: Segments, files: WrittenFiles, channel: Channel | None
+) -> AttemptStreams:
+    from penstock.executors.stream_files import AttemptStreams
+
+    return AttemptStreams(run, function, segments, files, channel)
 
 
 def _arguments(run: Run, segments: Segments) -> str:
@@ -177,6 +193,7 @@ def _carry_out_call(
     segments: Segments,
     files: WrittenFiles,
     release: Possible | None,
+    streams: AttemptStreams | None,
     *,
     strict: bool,
 ) -> list[Slot | None]:
@@ -192,6 +209,8 @@ def _carry_out_call(
             files.place(index, output, arguments)
     args = tuple(arguments[i] for i in range(len(args)))
     kwargs = {name: arguments[name] for name in kwargs}
+    if streams is not None:
+        streams.begin_writing()
     updated = Updated(function, arguments, run.outputs)
     watch = InputWatch(function.name, function.body, args, kwargs, run.outputs) if strict else None
     result = function.body(*args, **kwargs)
@@ -205,10 +224,13 @@ def _carry_out_call(
     if current.loaded:
         _stage_objects(objects, function, strict=strict)
     outputs = _returned(result, function, segments, release)
+    if streams is not None:
+        streams.await_ends()
     for index, (output, obj) in enumerate(zip(run.outputs, objects, strict=True)):
         if output.file is not None:
             over = release is not None and release.get().is_over(index)
-            outputs.append(None if over else files.finish(output))
+            finished = None if over else files.finish(output)
+            outputs.append(finished if finished is None or streams is None else streams.judge(finished))
         else:
             what = f"argument {function.parameter(output.path[0])} of task {function.name}, after the task,"
             outputs.append(dump(obj, segments, what, in_place))

@@ -24,7 +24,7 @@ from penstock.executors.tracebacks import describe
 from penstock.executors.wire import Define, Early, Run
 from penstock.executors.written_files import WrittenFiles, is_open_for_writing
 from penstock.model.data import FileRef, Slot, Value
-from penstock.model.tasks import Failure, FailureKind
+from penstock.model.tasks import Failure, FailureKind, Output
 
 __all__ = ["HandedOver", "RankRelease"]
 
@@ -80,12 +80,13 @@ class RankRelease:
                     f"ready_file({os.fspath(path)!r}): that is none of the files that task {name} declares as FILE_OUT "
                     f"or FILE_INOUT"
                 )
+            known_as = outputs[found].file
             if found in self._files_over:
-                raise TaskError(f"ready_file({os.fspath(path)!r}): this rank has handed that file over already")
+                raise TaskError(f"ready_file({known_as!r}): this rank has handed that file over already")
             if is_open_for_writing(self._files[found]):
                 raise TaskError(
-                    f"ready_file({os.fspath(path)!r}): this rank has that file still open for writing; close it first, "
-                    f"in all ranks, since others read it from now on"
+                    f"ready_file({known_as!r}): this rank has that file still open for writing; close it first, in all "
+                    f"ranks, since others read it from now on"
                 )
             self._tell(_first_file(self._declared) + found, FileRef(self._files[found], 0))
             self._files_over.add(found)
@@ -138,18 +139,19 @@ class HandedOver:
             return
         if type(content) is FileRef:
             try:
-                self._ensure_closed(content.path)
-                content = self._files.finish_early(self._run.outputs[index - _first_file(self._declared)])
+                output = self._run.outputs[index - _first_file(self._declared)]
+                self._ensure_closed(content.path, output)
+                content = self._files.finish_early(output)
             except Exception as error:
                 raise RankLost(rank, describe(error, self._declared.name)) from None
         self._forward(Early(message.task, message.attempt, index, content))
 
-    def _ensure_closed(self, path: str) -> None:
+    def _ensure_closed(self, path: str, output: Output) -> None:
         for rank, pid in enumerate(self._pids()):
             if _is_written_by(pid, path):
                 raise TaskError(
-                    f"it called ready_file({path!r}), but rank {rank} has that file still open for writing; close it "
-                    f"in all ranks first, and let them meet in a barrier"
+                    f"it called ready_file({output.file!r}), but rank {rank} has that file still open for writing; "
+                    f"close it in all ranks first, and let them meet in a barrier"
                 )
 
     def _twice(self, index: int, content: Slot, first: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import functools
+import itertools
 import mmap
 import os
 import signal
@@ -134,17 +135,39 @@ def counting(kind: type[Intracomm], progress: Progress, leave: Callable[[str], N
         leave(f"it called Abort({errorcode})")
         return kind.Abort(self, errorcode)
 
+    @functools.cache
+    def telling() -> Any:
+        from mpi4py import MPI
+
+        def end_of_all(comm: Any, error: int) -> None:
+            leave(f"an error of MPI was fatal to it: {MPI.Get_error_string(error)}")
+            kind.Abort(comm, error)
+
+        return kind.Create_errhandler(end_of_all)
+
+    def set_errhandler(self: Any, errhandler: Any) -> None:
+        from mpi4py import MPI
+
+        # The library itself would end all ranks, and nobody could tell who began.
+        fatal = errhandler in (MPI.ERRORS_ARE_FATAL, MPI.ERRORS_ABORT)
+        kind.Set_errhandler(self, telling() if fatal else errhandler)
+
     methods: dict[str, Any] = {
         name: counted(number, getattr(kind, name)) for number, name in enumerate(_WAITING, 1) if hasattr(kind, name)
     }
     methods |= {name: of_our_kind(getattr(kind, name)) for name in _MAKING if hasattr(kind, name)}
-    Counting: type[Intracomm] = type(kind.__name__, (kind,), {**methods, "Abort": abort, "__module__": kind.__module__})
+    methods |= {"Abort": abort, "Set_errhandler": set_errhandler, "__module__": kind.__module__}
+    Counting: type[Intracomm] = type(kind.__name__, (kind,), methods)
     return Counting
 
 
 def stack_of(frame: FrameType) -> str:
     """Where a frame of a task stands, from the task's body on."""
-    frames = [*traceback.walk_stack(frame)][::-1]
-    ours = [index for index, (one, _) in enumerate(frames) if one.f_globals.get("__name__", "").startswith(_OURS)]
-    lines = traceback.StackSummary.extract(iter(frames[max(ours, default=-1) + 1 :])).format()
+    frames = [*itertools.dropwhile(_is_ours, traceback.walk_stack(frame))]
+    body = [*itertools.takewhile(lambda one: not _is_ours(one), frames)]
+    lines = traceback.StackSummary.extract(reversed(body)).format()
     return "Stack (most recent call last):\n" + "".join(lines).rstrip()
+
+
+def _is_ours(frame: tuple[FrameType, int]) -> bool:
+    return str(frame[0].f_globals.get("__name__", "")).startswith(_OURS)

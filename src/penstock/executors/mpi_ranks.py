@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import socket
 import sys
@@ -81,6 +80,8 @@ class Ranks:
         self._address = address
         self._welcome = welcome
         self._runner: Runner | None = None
+        #: tells what is readable in the order in which it came to be: of ranks that are gone, who was the first
+        self._watched = select.epoll()
         self._listener: socket.socket | None = None
         self._by_descriptor: dict[int, _Member] = {}
         #: by rank, once all are there
@@ -113,8 +114,10 @@ class Ranks:
         with short(self._address) as address:
             self._listener.bind(address)
         self._listener.listen(self._world.processes)
+        self._watched.register(self._listener, select.EPOLLIN)
         with contextlib.suppress(OSError):  # a runner that cannot be started is told of with the first task
             self._runner = Runner(self._world, self._address)
+            self._watched.register(self._runner.process, select.EPOLLIN)
 
     def assemble(self) -> float | None:
         """Wait until all ranks are there; seconds since the start, or None if they were there already."""
@@ -243,10 +246,7 @@ class Ranks:
 
     def _hear(self, timeout: float | None) -> bool:
         """Take in what members say, or wait for it; False if the time is up."""
-        watched = select.poll()
-        for descriptor in self.descriptors():
-            watched.register(descriptor, select.POLLIN)
-        ready = watched.poll(None if timeout is None else timeout * 1000)
+        ready = self._watched.poll(timeout)
         for descriptor, _ in ready:
             if descriptor in self._by_descriptor:
                 self._listen_to(self._by_descriptor[descriptor])
@@ -260,20 +260,25 @@ class Ranks:
         assert self._listener is not None
         connection, _ = self._listener.accept()
         self._by_descriptor[connection.fileno()] = _Member(connection)
+        # Each event is told once: a rank that is told of again would keep its place before those that went first.
+        self._watched.register(connection, select.EPOLLIN | select.EPOLLET)
         sys.stdout.flush()
         socket.send_fds(connection, [frame(self._welcome)], [1, 2])
 
     def _listen_to(self, member: _Member) -> None:
-        try:
-            data = member.connection.recv(_RECEIVE)
-        except ConnectionError:
-            data = b""
-        if not data:
-            if not self._ranks:
-                self._runner_ended()
-            raise self._death(self._ranks.index(member))
-        for message in member.frames.feed(data):
-            self._take(member, message)
+        while True:
+            try:
+                data = member.connection.recv(_RECEIVE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                data = b""
+            if not data:
+                if not self._ranks:
+                    self._runner_ended()
+                raise self._death(self._ranks.index(member))
+            for message in member.frames.feed(data):
+                self._take(member, message)
 
     def _take(self, member: _Member, message: FromRank) -> None:
         match message:
@@ -305,22 +310,7 @@ class Ranks:
         raise WorldFailed(f"{self._world.runner} ended with status {status} {when}{hint}{self._said()}", kind)
 
     def _death(self, rank: int) -> RankLost:
-        """A rank is gone. The runner kills the others then; if more are gone by now, it may say who began."""
+        """A rank is gone, as the first; the runner kills the others then."""
         assert self._runner is not None
-        gone = [number for number, member in enumerate(self._ranks) if _is_gone(member.connection)]
-        words = self._runner.words_of_death()
-        named = re.search(r"PID (\d+) RUNNING", self._runner.printed())
-        for number in gone if len(gone) > 1 and named else ():
-            hello = self._ranks[number].hello
-            if named and hello is not None and hello.pid == int(named[1]):
-                rank = number
+        words = self._runner.words_of_death(self.pids()[rank])
         return RankLost(rank, Failure(FailureKind.DIED, f"its process ended in the middle of the task: {words}"))
-
-
-def _is_gone(connection: socket.socket) -> bool:
-    try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True

@@ -91,12 +91,16 @@ class Runner:
             return self._process.wait(patience)
         return None
 
-    def words_of_death(self) -> str:
-        """What it says of a rank that ended: a signal, or a status."""
+    def words_of_death(self, pid: int) -> str:
+        """What it says of a rank that ended: a signal, or a status. It may speak of one that it killed itself."""
         status = self.status(1.0)
-        signals = re.findall(r"signal\D{0,3}(\d+)", self.printed())
-        if signals:
+        printed = self.printed()
+        signals = re.findall(r"signal\D{0,3}(\d+)", printed)
+        of = re.search(r"PID (\d+) RUNNING", printed)
+        if signals and (of is None or int(of[1]) == pid):
             return f"it was killed by {_signal_name(int(signals[-1]))}"
+        if signals:
+            return f"{self.name} tells of {_signal_name(int(signals[-1]))}, by which it may have ended the other ranks"
         if status:
             return f"{self.name} gives its exit status as {status}"
         return "it left without a word"
@@ -122,9 +126,7 @@ def shared_files_of(pids: Iterable[int]) -> set[str]:
     found: set[str] = set()
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
-            found.update(
-                re.findall(r"(/dev/shm/(?:mpich|vader|sm_segment|psm|ucx|ofi)\S*)$", maps.read(), re.MULTILINE)
-            )
+            found.update(_SHARED.findall(maps.read()))
     return found
 
 

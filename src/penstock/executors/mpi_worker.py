@@ -10,8 +10,10 @@ keeper is gone, and ends the process whatever its main thread is waiting for.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import queue
+import resource
 import socket
 import sys
 import threading
@@ -24,6 +26,7 @@ from penstock.executors import mpi_world
 from penstock.executors.early import following
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.mpi_early import RankRelease
+from penstock.executors.mpi_errors import with_plain_errors
 from penstock.executors.mpi_parts import with_parts
 from penstock.executors.mpi_progress import Progress, progress_file, stack_of
 from penstock.executors.mpi_runner import SOCKET, short
@@ -45,6 +48,8 @@ from penstock.persistent.where import connect
 __all__ = ["main"]
 
 _RECEIVE = 1 << 18
+#: a descriptor above those that an MPI library opens
+_HIGH = 500
 #: without telling anybody
 _exit = os._exit
 
@@ -99,7 +104,7 @@ class _Rank:
         declared, function = self._functions[run.function]
         body = with_parts(function, declared, run.outputs, message.files, self._world.rank, self._world.size)
         # What it returns is the rank's own value, and what it hands over is not for carry_out to judge.
-        own = Function(body, function.name, -1, declared.parameters)
+        own = Function(with_plain_errors(body), function.name, -1, declared.parameters)
         layer = self._layers.get(run.layer)
         release = RankRelease(message, declared, self._world.size, self._segments, self._channel.send)
         following(release, alone=True)
@@ -120,9 +125,12 @@ class _Channel:
     """The socket to the keeper, read by a thread of its own."""
 
     def __init__(self, address: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with short(address) as path:
-            self._socket.connect(path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as low, short(address) as path:
+            low.connect(path)
+            # The kernel closes the high descriptors of a killed process first. So the keeper hears of it before the
+            # runner does, which then kills the others: who was the first is not in doubt.
+            high = min(_HIGH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+            self._socket = socket.socket(fileno=fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, high))
         self._frames = frames_to_rank()
         self._lock = threading.Lock()
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -176,6 +184,10 @@ class _Channel:
 
 def _settle_in(welcome: Welcome) -> None:
     """Stand where a worker process of the program would."""
+    # Of the runner it may have a pipe into which nobody ever writes.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     sys.path[:] = [os.fsdecode(entry) for entry in welcome.path]
     sys.argv[:] = welcome.argv
     if welcome.pythonpath is None:

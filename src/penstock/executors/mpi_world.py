@@ -36,7 +36,7 @@ class RankWorld:
         self._mpi = MPI
         #: the class of the task's communicators
         self._kind = counting(MPI.Intracomm, progress(MPI.COMM_WORLD.Get_rank()), leave)
-        MPI.COMM_WORLD = self._kind(MPI.COMM_WORLD)  # type: ignore[misc]
+        MPI.COMM_WORLD, MPI.COMM_SELF = self._kind(MPI.COMM_WORLD), self._kind(MPI.COMM_SELF)  # type: ignore[misc]
         self.rank = MPI.COMM_WORLD.Get_rank()
         self.size = MPI.COMM_WORLD.Get_size()
         #: the communicator of the task that runs, or that was the last to
@@ -63,6 +63,8 @@ class RankWorld:
         old, world = self.comm, self._mpi.COMM_WORLD
         if old is not None and self._finds_message(world):
             return _LEFT
+        for comm in (world, self._mpi.COMM_SELF):
+            comm.Set_errhandler(self._mpi.ERRORS_RETURN)  # for mpi4py this means to raise
         fresh = world.Dup()
         if old is not None:
             # Its place may be given to another one, with what waits there.

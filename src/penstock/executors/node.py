@@ -27,6 +27,7 @@ from penstock.executors.deaths import Deaths
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import Seat, Worker, thread_limits
+from penstock.executors.stream_table import StreamTable
 from penstock.executors.wire import Define, Done, Early, Error, Grant, Ready, run_of
 from penstock.executors.worker import SETUP, Setup
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
@@ -94,6 +95,7 @@ class NodeExecutor:
         self._epoll.register(self._wake, select.EPOLLIN)
         self._relay = OutputRelay()
         self._deaths = Deaths()
+        self._streams = StreamTable(segments.memory_dir)
         #: fork servers lost in a row without a worker that took tasks
         self._servers_lost = 0
         self._start_forkserver()
@@ -121,7 +123,10 @@ class NodeExecutor:
         self._idle.pop(worker, None)
         if spec.function not in worker.defined:
             worker.define(self.functions[spec.function])
-        waiting = worker.put(run_of(command))
+        run = run_of(command)
+        if run.stream is not None and any(output.stream for output in run.outputs):
+            run.stream = self._streams.seat(command.task, worker.number)
+        waiting = worker.put(run)
         if worker.busy and waiting < _TOGETHER:
             self._unflushed[worker] = None
         else:
@@ -134,6 +139,7 @@ class NodeExecutor:
         tasks = worker.take_back() if worker is not None else ()
         if worker is not None:
             worker.busy -= len(tasks)
+        self._streams.taken_back(tasks)
         return Recalled(self.name, lane, tasks)
 
     def kill(self, lane: int) -> None:
@@ -201,8 +207,12 @@ class NodeExecutor:
     # --- events -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Wait for something to collect. The only call that may run beside others."""
+        """Wait for something to collect, or for ``wake``. The only call, with the next, that may run beside others."""
         return self._epoll.poll(-1 if timeout is None else timeout)
+
+    def glance(self) -> list[tuple[int, int]]:
+        """What there is to collect. Calls to wake up stay: they are meant for whoever waits in ``poll``."""
+        return [one for one in self._epoll.poll(0) if one[0] != self._wake]
 
     def collect(self, ready: list[tuple[int, int]]) -> Iterator[Event]:
         """The events behind what ``poll`` found; never waits.
@@ -257,11 +267,14 @@ class NodeExecutor:
                     self._servers_lost = 0
                     yield from self._is_warm(worker)
                 elif isinstance(message, Early):
+                    self._streams.opened(message.task, message.value)
                     yield OutputReady(message.task, message.attempt, message.index, message.value)
                 else:
                     self._worlds.told(worker, message)
                 continue
             worker.busy -= 1
+            if self._streams.writers:
+                self._streams.ended(message.task, message.outputs if isinstance(message, Done) else ())
             event = self._event(worker, message)
             if worker.ranks:
                 self._worlds.rest(worker)  # first: what the event brings about may want this very world
@@ -317,6 +330,7 @@ class NodeExecutor:
         self._idle.pop(worker, None)
         yield from self._is_warm(worker)
         self._unflushed.pop(worker, None)
+        self._streams.worker_gone(worker.number)
         tasks = worker.take_back()
         reason = self._deaths.reason(status)
         self._observe("died", seat.lane, worker.pid, status)
@@ -376,6 +390,7 @@ class NodeExecutor:
     def close(self) -> None:
         """End every process; nothing that they were sent is finished."""
         self._forkserver.close()
+        self._streams.close()
         for worker in self._workers.values():
             if not worker.retired:
                 worker.close()

@@ -87,6 +87,8 @@ class Run(Struct, array_like=True, tag="r"):
     redirected: tuple[int, ...] = ()
     #: outputs that an earlier attempt has handed over already
     delivered: tuple[int, ...] = ()
+    #: it reads or writes streamed files: the seat for those that it writes, or -1; None if it does neither
+    stream: int | None = None
 
 
 def run_of(command: Launch) -> Run:
@@ -108,6 +110,7 @@ def run_of(command: Launch) -> Run:
         command.layer,
         command.redirected,
         command.delivered,
+        -1 if call.streams or (call.outputs and any(output.stream for output in call.outputs)) else None,
     )
 
 

@@ -30,7 +30,7 @@ from penstock.model.tasks import Output
 if TYPE_CHECKING:
     from penstock.executors.execution import Function
 
-__all__ = ["Layers", "WrittenFiles", "is_for_want_of_room", "private_folder"]
+__all__ = ["Layers", "WrittenFiles", "is_for_want_of_room", "private_folder", "streaming_owner"]
 
 #: storage layers by name
 Layers = Mapping[str, StorageLayer]
@@ -66,6 +66,11 @@ def private_folder(segments: Segments, file: str, task: int, owner: str) -> str:
     return os.path.join(folder, f".{run}-{task}-{owner}-{zlib.crc32(name.encode(errors='surrogateescape')):x}")
 
 
+def streaming_owner(writer: str, attempt: int) -> str:
+    """Who owns the private folder of a streamed file: readers must not take one attempt's file for another's."""
+    return f"{writer}.{attempt}"
+
+
 class WrittenFiles:
     """The files of one attempt."""
 
@@ -75,6 +80,8 @@ class WrittenFiles:
         self._segments = segments
         self._layers = layers
         self._placed: list[tuple[Output, str, LayerFolder | None]] = []
+        #: the folders of streamed files: those who read them may still open them there when the attempt has ended
+        self._left: list[str] = []
         #: files in their place on the layer, of no use unless the attempt as a whole delivers
         self._finished: list[str] = []
         #: files that were handed over early, by where the task wrote them
@@ -89,15 +96,26 @@ class WrittenFiles:
         if index in self._run.redirected:
             path, folder = self._on_layer(output.file)
         else:
-            path, folder = self._beside(output.file), None
+            path, folder = self._beside(output.file, streamed=self._is_streamed(index, output)), None
         self._placed.append((output, path, folder))
         if output.update:
             copy_file(os.fspath(given), path)
         arguments[argument] = type(given)(path) if isinstance(given, Path) else path
 
-    def _beside(self, file: str) -> str:
+    def _is_streamed(self, index: int, output: Output) -> bool:
+        """Whether a file can be read while it is written: it is not on a layer, and there is a seat for its writer."""
+        return output.stream and self._run.stream not in (None, -1) and index not in self._run.redirected
+
+    def streamed(self) -> list[tuple[int, str]]:
+        """The files that others may read meanwhile: number among the call's ``outputs``, and path."""
+        placed = [(self._run.outputs.index(output), output, path) for output, path, _ in self._placed]
+        return [(index, path) for index, output, path in placed if self._is_streamed(index, output)]
+
+    def _beside(self, file: str, *, streamed: bool) -> str:
         folder, name = os.path.split(file)
-        private = private_folder(self._segments, file, self._run.task, str(self._segments.writer))
+        writer = str(self._segments.writer)
+        owner = streaming_owner(writer, self._run.attempt) if streamed else writer
+        private = private_folder(self._segments, file, self._run.task, owner)
         try:
             # If all of the run is killed, the fork server removes what this link points to.
             with contextlib.suppress(FileExistsError, FileNotFoundError):
@@ -135,6 +153,9 @@ class WrittenFiles:
             os.replace(path, target)
             self._finished.append(target)
             return FileRef(target, size)
+        if self._is_streamed(run.outputs.index(output), output):
+            self._left.append(os.path.dirname(path))
+            return FileRef(path, size)
         if run.publish and not output.update:
             os.replace(path, output.file)
             return FileRef(output.file, size)
@@ -157,8 +178,8 @@ class WrittenFiles:
         path = next(path for placed, path, _ in self._placed if placed is output)
         if is_open_for_writing(path):
             raise TaskError(
-                f"ready_file({path!r}): task {self._function.name} has that file still open for writing; close it "
-                f"first, since others read it from now on"
+                f"ready_file({output.file!r}): task {self._function.name} has that file still open for writing; close "
+                f"it first, since others read it from now on"
             )
         finished = self.finish(output)
         if finished.path in self._finished:
@@ -204,7 +225,8 @@ class WrittenFiles:
         return moved
 
     def withdraw(self) -> None:
-        """The attempt did not deliver: remove what it has put on the layer."""
+        """The attempt did not deliver: remove what it has put on the layer, and what others were reading."""
+        self._left.clear()
         for path in self._finished:
             discard(path)
 
@@ -212,6 +234,7 @@ class WrittenFiles:
         """Remove what is left of the private folders."""
         for _, path, _ in self._placed:
             folder = os.path.dirname(path)
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder not in self._left:
+                shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._segments.memory_dir, os.path.basename(folder)))

@@ -27,6 +27,7 @@ class Wiring:
         "reads",
         "segments",
         "slots",
+        "streams",
         "writable",
         "writable_buffers",
         "written",
@@ -43,17 +44,23 @@ class Wiring:
         #: how many buffers of the arguments, from the first, belong to objects that the task changes
         self.writable_buffers = 0
         self.reads: list[VersionId] = []
+        #: versions that the task can begin to read before they are complete
+        self.streams: set[VersionId] = set()
         self.outputs: list[Output] = []
         self.written: list[VersionId] = []
         self.segments: set[SegmentId] = set()
 
-    def read(self, version: VersionId) -> int:
-        """The slot in which the task finds a version."""
+    def read(self, version: VersionId, *, stream: bool = False) -> int:
+        """The slot in which the task finds a version. One that is read in two ways must be complete."""
         slot = self._slot_of.get(version)
         if slot is None:
             slot = self._slot_of[version] = len(self.slots)
             self.slots.append(version)
             self.reads.append(version)
+            if stream:
+                self.streams.add(version)
+        elif not stream:
+            self.streams.discard(version)
         return slot
 
     def carry(self, value: Value) -> int:
@@ -91,4 +98,5 @@ class Wiring:
             tuple(self.outputs),
             tuple(self.segments),
             writable_buffers=self.writable_buffers,
+            streams=tuple(self.streams),
         )

@@ -55,6 +55,10 @@ class FileRef(Struct, frozen=True, array_like=True, tag=1):
     path: str
     #: bytes, where whoever wrote it has said so
     size: int = 0
+    #: it is still being written: only who reads it as a stream may have it
+    open: bool = False
+    #: it was not written from its first byte to its last: who read it meanwhile may have seen other bytes
+    rewritten: bool = False
 
 
 def _size(part: bytes | Piece) -> int:

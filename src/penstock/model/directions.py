@@ -16,6 +16,8 @@ __all__ = [
     "INOUT",
     "OUT",
     "SCATTER",
+    "STREAM_IN",
+    "STREAM_OUT",
     "Direction",
 ]
 
@@ -34,6 +36,8 @@ class Direction(Struct, frozen=True):
     temp: bool = False
     #: each rank of an MPI task receives its part
     scatter: bool = False
+    #: a file that is read while it is being written
+    stream: bool = False
 
     def __call__(self, depth: int | None = None, *, temp: bool | None = None) -> Direction:
         if depth is not None:
@@ -42,7 +46,7 @@ class Direction(Struct, frozen=True):
             if depth < 1:
                 raise ValueError(f"the depth of a collection is at least 1, not {depth}")
         if temp is not None and not (self.file and self.writes):
-            raise TypeError(f"{self.name} cannot be temp; only FILE_OUT and FILE_INOUT can")
+            raise TypeError(f"{self.name} cannot be temp; only FILE_OUT, FILE_INOUT and STREAM_OUT can")
         return replace(self, depth=depth or self.depth, temp=self.temp if temp is None else bool(temp))
 
     def __repr__(self) -> str:
@@ -70,3 +74,7 @@ COLLECTION_INOUT = Direction("COLLECTION_INOUT", reads=True, writes=True, collec
 COLLECTION_OUT = Direction("COLLECTION_OUT", reads=False, writes=True, collection=True)
 #: a list, tuple or array of which each rank of an MPI task looks at its part
 SCATTER = Direction("SCATTER", reads=True, writes=False, scatter=True)
+#: a file that the task reads from the moment on at which it begins to be written
+STREAM_IN = Direction("STREAM_IN", reads=True, writes=False, file=True, stream=True)
+#: a path that the task creates or replaces, and that others may read meanwhile
+STREAM_OUT = Direction("STREAM_OUT", reads=False, writes=True, file=True, stream=True)

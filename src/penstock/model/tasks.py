@@ -60,15 +60,19 @@ TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = frozenset(
         (_S.READY, _S.RUNNING),
         (_S.READY, _S.QUEUED),
         (_S.READY, _S.CANCELLED),
+        (_S.READY, _S.WAITING),  # who was writing a file that it reads as a stream has failed
         (_S.READY, _S.FAILED),  # the last node that could run it is gone, or no layer has room
         (_S.READY, _S.DONE),  # no layer has room, and its failure is to be ignored
         (_S.QUEUED, _S.RUNNING),  # it became the head of its lane
         (_S.QUEUED, _S.READY),  # taken back before it started
         (_S.QUEUED, _S.CANCELLED),
+        (_S.QUEUED, _S.FAILED),  # taken back, but who was writing what it reads has failed for good
+        (_S.QUEUED, _S.WAITING),  # taken back, and who was writing what it reads is tried again
         (_S.RUNNING, _S.DONE),
         (_S.RUNNING, _S.FAILED),
         (_S.RUNNING, _S.CANCELLED),
         (_S.RUNNING, _S.READY),  # it is tried again
+        (_S.RUNNING, _S.WAITING),  # it begins anew when what it was reading is written anew
     }
 )
 
@@ -173,6 +177,8 @@ class TaskCall(Struct, frozen=True, gc=False):
     items: int = -1
     #: how many buffers of ``args``, from the first, belong to objects that the task changes
     writable_buffers: int = 0
+    #: those of ``reads`` that it can begin to read while they are still being written
+    streams: tuple[VersionId, ...] = ()
 
     @property
     def count(self) -> int:
@@ -193,5 +199,7 @@ class Output(Struct, frozen=True, array_like=True, gc=False):
     update: bool = False
     #: for files: it is of use during the run only
     temp: bool = False
+    #: for files: others may read it while it is being written
+    stream: bool = False
     #: where else the same object is
     also: tuple[Steps, ...] = ()

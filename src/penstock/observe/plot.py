@@ -141,9 +141,9 @@ class _Canvas:
 
 def _nice_axis(peak: float) -> tuple[float, float]:
     """Distance between ticks, and the end of an axis from zero to at least ``peak``."""
-    if peak <= 0:
-        return 1.0, 1.0
     rough = peak / _TICKS
+    if rough <= 0:  # also where a number is too small to be divided
+        return 1.0, 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next((factor * power for factor in _STEPS if factor * power >= rough), 10 * power)
     return step, math.ceil(peak / step - 1e-9) * step

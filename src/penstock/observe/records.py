@@ -19,6 +19,15 @@ from penstock.observe.storage_records import (
     Freed,
     Moved,
 )
+from penstock.observe.stream_records import (
+    FileBorn,
+    FileCommitted,
+    FileDelivered,
+    Stalled,
+    StepEnded,
+    StepStarted,
+    Warned,
+)
 from penstock.observe.world_records import RankFailed, WorldEnded, WorldStarted
 
 __all__ = [
@@ -32,6 +41,9 @@ __all__ = [
     "EpochEnded",
     "Failed",
     "Fetched",
+    "FileBorn",
+    "FileCommitted",
+    "FileDelivered",
     "Finished",
     "Freed",
     "Launched",
@@ -46,8 +58,12 @@ __all__ = [
     "Record",
     "RunEnded",
     "RunStarted",
+    "Stalled",
+    "StepEnded",
+    "StepStarted",
     "Submitted",
     "Waited",
+    "Warned",
     "WorkerDied",
     "WorkerEnded",
     "WorkerStarted",
@@ -316,6 +332,13 @@ Record = (
     | WorldStarted
     | WorldEnded
     | RankFailed
+    | StepStarted
+    | StepEnded
+    | FileBorn
+    | FileCommitted
+    | FileDelivered
+    | Stalled
+    | Warned
     | Published
     | Device
     | EpochEnded

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.data.reach import may_hold
 from penstock.data.refresh import refresh
 from penstock.data.serializer import LARGE, dump, dump_stream, pack
-from penstock.data.slots import PathRef, SlotRef, current, element, slot
+from penstock.data.slots import PathRef, SlotRef, StreamRef, current, element, slot
 from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
 from penstock.graph.collections import containers, is_collection, leaves, refuse_cycles, size_of
@@ -278,12 +278,15 @@ class Arguments:
                 self.effects.append(lambda: runtime.files.newest.__setitem__(path, newest))
             else:
                 self.file_reads.append((newest, path))
-            index = self.wiring.read(newest)
-            stands = PathRef(index) if isinstance(value, Path) else SlotRef(index)
+            index = self.wiring.read(newest, stream=direction.stream)
+            opens = direction.stream and not self._declaration.is_program
+            stands = StreamRef(index) if opens else PathRef(index) if isinstance(value, Path) else SlotRef(index)
         if direction.writes:
             if os.path.isdir(path):
                 raise CallError(f"{where} names {path}, which is a directory")
-            version = self.wiring.write(Output((place,), index, path, direction.reads, direction.temp))
+            version = self.wiring.write(
+                Output((place,), index, path, direction.reads, direction.temp, direction.stream)
+            )
             replaced = newest
 
             def succeed() -> None:

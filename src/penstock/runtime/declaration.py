@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import CallError
+from penstock.executors.programs import ProgramBody
 from penstock.executors.wire import STREAM
 from penstock.model.directions import Direction
 from penstock.model.tasks import OnFailure
@@ -80,6 +81,11 @@ class Declaration:
         self.generator = inspect.isgeneratorfunction(self.body)
         if keywords:
             self.most = -1  # positional arguments alone never suffice
+
+    @property
+    def is_program(self) -> bool:
+        """Whether a program is run in the place of a function."""
+        return isinstance(self.body, ProgramBody)
 
     @property
     def streams(self) -> bool:

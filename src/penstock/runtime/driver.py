@@ -166,7 +166,7 @@ class Driver(Settling):
         self._submissions += 1
         if self._submissions % _PUMP_EVERY == 0 and self._thread is not None:
             self._last_submission = time.monotonic()
-            self._collect(self.executor.poll(0))  # type: ignore[union-attr]
+            self._collect(self.executor.glance())  # type: ignore[union-attr]
 
     def wait_until(self, reached: Callable[[], bool], timeout: float | None = None) -> bool:
         """Block until the engine's state satisfies a condition; it is looked at after every change."""
@@ -292,8 +292,9 @@ class Driver(Settling):
         now = time.monotonic()
         with self.lock:
             dues = (self.engine.next_look(), executor.end_idle(now), self.streams.next_look(now))
-        due = min((time for time in dues if time is not None), default=None)
-        self._asleep_until = float("inf") if due is None else due
+            due = min((time for time in dues if time is not None), default=None)
+            # Under the lock: what is due earlier and comes right after must find that it has to wake us.
+            self._asleep_until = float("inf") if due is None else due
         try:
             return executor.poll(None if due is None else max(0.0, due - now))
         finally:
@@ -312,7 +313,7 @@ class Driver(Settling):
             latest = float("inf") if timeout is None else began + timeout
             until = began + _LOOK
             while (now := time.monotonic()) < min(until, latest):
-                ready = executor.poll(0)
+                ready = executor.glance()
                 if not ready:
                     os.sched_yield()
                     continue

@@ -19,7 +19,7 @@ from penstock.data.segments import Segments
 from penstock.engine.state import Early, IOTaskRecord, TaskRecord
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.mover import Mover, discard, link, publish, relocate, secure
-from penstock.executors.written_files import private_folder
+from penstock.executors.written_files import private_folder, streaming_owner
 from penstock.model.commands import Discard, Free, Move, Publish
 from penstock.model.data import SegmentId, Slot, TaskId, Value
 from penstock.model.events import Discarded, Moved, Published
@@ -224,6 +224,9 @@ class Housekeeping:
         outputs = enumerate(task.call.outputs, start=task.call.returns)
         files = [(one.file, one.temp, index in delivered) for index, one in outputs if one.file is not None]
         folders = [private_folder(self._segments, file, task.task, str(worker)) for file, _, _ in files]
+        owner = streaming_owner(str(worker), task.attempt)
+        streamed = [one.file for one in task.call.outputs if one.file is not None and one.stream]
+        folders += [private_folder(self._segments, file, task.task, owner) for file in streamed]
         if isinstance(task, IOTaskRecord) and task.device is not None:
             layer = self._folders[task.device.name]
             for file, temp, is_delivered in files:

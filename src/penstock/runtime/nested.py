@@ -6,6 +6,7 @@ What it hands over early is kept, so that its results are the same as from the m
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import pickle
 from typing import Any
@@ -34,7 +35,10 @@ def call_here(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str,
     try:
         args = tuple(_resolved(argument, seen) for argument in args)
         kwargs = {name: _resolved(kwargs[name], seen) for name in kwargs}
-        value = declaration.body(*args, **kwargs)
+        with contextlib.ExitStack() as files:
+            if not declaration.is_program:
+                args, kwargs = _with_open_files(declaration, args, kwargs, files)
+            value = declaration.body(*args, **kwargs)
         for _, _, argument, direction in declaration.accesses(args, dict(kwargs)) if declaration.directions else ():
             if direction.writes and is_stored(argument):
                 argument.mark_modified()
@@ -61,6 +65,19 @@ def _failed(declaration: Declaration, error: Exception, release: _Kept | None) -
         return DoneStream([DoneFuture(kept[index]) for index in sorted(kept)], DoneFuture(error=error))
     futures = [DoneFuture(kept[i]) if i in kept else DoneFuture(error=error) for i in range(declaration.outputs)]
     return futures[0] if declaration.returns <= 1 else futures
+
+
+def _with_open_files(
+    declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any], files: contextlib.ExitStack
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments with open files in the place of those that are read as streams; here they are complete."""
+    if not any(direction.stream and direction.reads for direction in declaration.directions.values()):
+        return args, kwargs
+    given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+    for place, _, path, direction in list(declaration.accesses(args, kwargs)):
+        if direction.stream and direction.reads:
+            given[place] = files.enter_context(open(path, "rb"))  # noqa: SIM115
+    return tuple(given[i] for i in range(len(args))), {name: given[name] for name in given if isinstance(name, str)}
 
 
 class _Kept:

@@ -1,0 +1,80 @@
+"""What one call costs in an interposed program, over the same call in the plain one: blocks of 4 KiB, in memory.
+
+`calls.c` measures the calls. The file that it reads is made by another step and complete; the one that it writes is an
+output. Plain and interposed take turns; of each, the best and the worst turn are dropped.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import harness
+from benchmarks.row import Budget, Measurement, Row
+from benchmarks.streaming import runs
+from benchmarks.streaming.flow import Flow, Step
+from benchmarks.workload import emit
+
+CALLS = ("open", "read", "write", "stat", "fstat")
+TURNS, ROUNDS = 10, 30
+MAKE = "head -c 1100000 /dev/zero > in.dat"
+
+
+def _row(call: str) -> Row:
+    measurement = Measurement(f"stream_call_{call}", "less", __name__, rounds=1, together=True)
+    return Row(f"interposed {call} over plain, 4 KiB", "×", measurement, Budget(1.10))
+
+
+ROWS = [_row(call) for call in CALLS]
+
+
+def program() -> Path:
+    made = harness.ROOT / "build" / "streaming-calls"
+    made.parent.mkdir(exist_ok=True)
+    source = Path(runs.__file__).parent / "calls.c"
+    subprocess.run(["gcc", "-O2", str(source), "-o", str(made)], check=True)
+    return made
+
+
+def interposed(calls: Path) -> dict[str, float]:
+    """Nanoseconds of each call in a step of a workflow."""
+    make = Step("make", ("sh make.sh",), output=("in.dat",))
+    measure = Step("measure", ("sh measure.sh",), ("in.dat",), ("out.*",))
+    with runs.scratch() as folder:
+        work = folder / "work"
+        work.mkdir()
+        (work / "make.sh").write_text(f"{MAKE}\n")
+        # It begins when its input is complete, so that no call waits.
+        (work / "measure.sh").write_text(f"cat in.dat > /dev/null; exec {calls} . {ROUNDS} > ../found\n")
+        runs.run_streamed(Flow("calls", (make, measure), ()), work, dict(os.environ))
+        return _read((folder / "found").read_text())
+
+
+def plain(calls: Path) -> dict[str, float]:
+    with runs.scratch() as folder:
+        subprocess.run(["sh", "-c", MAKE], cwd=folder, check=True)
+        done = subprocess.run([calls, ".", str(ROUNDS)], cwd=folder, check=True, capture_output=True, text=True)
+        return _read(done.stdout)
+
+
+def _read(text: str) -> dict[str, float]:
+    found: dict[str, float] = json.loads(text)
+    return found
+
+
+def main() -> None:
+    turns = 2 if "--quick" in sys.argv else TURNS
+    calls = program()
+    ways = {"plain": plain, "interposed": interposed}
+    found = [(way, ways[way](calls)) for _ in range(turns) for way in ways]
+    figures: dict[str, float] = {}
+    for call in (*CALLS, "small_file"):
+        for way in ways:
+            figures[f"{call}_{way}_ns"] = runs.trimmed([took[call] for name, took in found if name == way])
+        figures[f"stream_call_{call}"] = figures[f"{call}_interposed_ns"] / figures[f"{call}_plain_ns"]
+    emit(figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+/* The inline calls of table.h as symbols, for Python: only in libpenstock_table.so. */
+#include "table_sys.h"
+
+PS_API void psx_written(uint32_t slot, uint64_t start, uint64_t end);
+PS_API int psx_wait_range(uint32_t slot, uint32_t app, uint64_t start, uint64_t end, int fd);
+PS_API int psx_wait_committed(uint32_t slot, uint32_t app);
+PS_API int psx_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end);
+PS_API uint64_t psx_awaited(uint32_t slot, uint32_t app);
+PS_API void psx_set_limit(uint64_t limit);
+PS_API void psx_lock_everything(void);
+PS_API void psx_claim_record(void);
+
+void psx_written(uint32_t slot, uint64_t start, uint64_t end) { ps_written(slot, start, end); }
+int psx_wait_range(uint32_t slot, uint32_t app, uint64_t start, uint64_t end, int fd) {
+    return ps_wait_range(slot, app, start, end, fd);
+}
+int psx_wait_committed(uint32_t slot, uint32_t app) { return ps_wait_committed(slot, app); }
+int psx_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end) { return ps_wait_room(slot, app, start, end); }
+uint64_t psx_awaited(uint32_t slot, uint32_t app) { return ps_awaited(slot, app); }
+
+/* What a program was at when it was killed, for tests of that. */
+void psx_lock_everything(void) {
+    ps_lock(&ps->mutex);
+    ps_lock(&ps->extents_mutex);
+    for (uint32_t i = 0; i < PS_STRIPES; i++) ps_lock(&ps->stripes[i]);
+}
+void psx_claim_record(void) { atomic_fetch_add(&ps->ring_tail, 1); }
+
+void psx_set_limit(uint64_t limit) { atomic_store(&ps->limit, limit); }

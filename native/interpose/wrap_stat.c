@@ -1,0 +1,117 @@
+/* stat and its kin: sizes and times are final before a consumer sees them; existence waits for the birth. */
+#include "interpose.h"
+
+#include <stdlib.h>
+
+/* stat by descriptor, by path, or by descriptor and empty path. */
+static int await_stat(int dirfd, const char *path, int flags) {
+    if (ps_is_path(path) && path[0]) return ps_await_path(dirfd, path, PS_NEED_STAT, !(flags & AT_SYMLINK_NOFOLLOW));
+    struct ps_description *d = flags & AT_EMPTY_PATH ? ps_tracked(dirfd) : NULL;
+    return d && d->flags & PS_D_WAITS ? ps_await_slot(d->slot, PS_NEED_STAT) : 0;
+}
+
+static inline int await_fstat(int fd) {
+    struct ps_description *d = ps_tracked(fd);
+    return PS_OFTEN(!d || !(d->flags & PS_D_WAITS)) ? 0 : ps_await_slot(d->slot, PS_NEED_STAT);
+}
+
+#define STAT_BY_PATH(name, parameters, path, flags, call)       \
+    PS_WRAPS int name parameters {                              \
+        int error = await_stat(AT_FDCWD, path, flags);          \
+        return PS_RARELY(error) ? ps_fail(error) : REAL(name) call; \
+    }
+STAT_BY_PATH(stat, (const char *path, struct stat *out), path, 0, (path, out))
+STAT_BY_PATH(stat64, (const char *path, struct stat64 *out), path, 0, (path, out))
+STAT_BY_PATH(lstat, (const char *path, struct stat *out), path, AT_SYMLINK_NOFOLLOW, (path, out))
+STAT_BY_PATH(lstat64, (const char *path, struct stat64 *out), path, AT_SYMLINK_NOFOLLOW, (path, out))
+STAT_BY_PATH(__xstat, (int version, const char *path, struct stat *out), path, 0, (version, path, out))
+STAT_BY_PATH(__xstat64, (int version, const char *path, struct stat64 *out), path, 0, (version, path, out))
+STAT_BY_PATH(__lxstat, (int version, const char *path, struct stat *out), path, AT_SYMLINK_NOFOLLOW,
+             (version, path, out))
+STAT_BY_PATH(__lxstat64, (int version, const char *path, struct stat64 *out), path, AT_SYMLINK_NOFOLLOW,
+             (version, path, out))
+
+#define STAT_BY_DESCRIPTOR(name, parameters, fd, call)          \
+    PS_WRAPS int name parameters {                              \
+        int error = await_fstat(fd);                            \
+        return PS_RARELY(error) ? ps_fail(error) : REAL(name) call; \
+    }
+STAT_BY_DESCRIPTOR(fstat, (int fd, struct stat *out), fd, (fd, out))
+STAT_BY_DESCRIPTOR(fstat64, (int fd, struct stat64 *out), fd, (fd, out))
+STAT_BY_DESCRIPTOR(__fxstat, (int version, int fd, struct stat *out), fd, (version, fd, out))
+STAT_BY_DESCRIPTOR(__fxstat64, (int version, int fd, struct stat64 *out), fd, (version, fd, out))
+
+#define STAT_AT(name, parameters, dirfd, path, flags, call)     \
+    PS_WRAPS int name parameters {                              \
+        int error = await_stat(dirfd, path, flags);             \
+        return PS_RARELY(error) ? ps_fail(error) : REAL(name) call; \
+    }
+STAT_AT(fstatat, (int dirfd, const char *path, struct stat *out, int flags), dirfd, path, flags,
+        (dirfd, path, out, flags))
+STAT_AT(fstatat64, (int dirfd, const char *path, struct stat64 *out, int flags), dirfd, path, flags,
+        (dirfd, path, out, flags))
+STAT_AT(__fxstatat, (int version, int dirfd, const char *path, struct stat *out, int flags), dirfd, path, flags,
+        (version, dirfd, path, out, flags))
+STAT_AT(__fxstatat64, (int version, int dirfd, const char *path, struct stat64 *out, int flags), dirfd, path, flags,
+        (version, dirfd, path, out, flags))
+
+/* A statx that asks only for what cannot change (type, inode) waits for the birth. */
+PS_WRAPS int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *out) {
+    bool kind_only = !(mask & ~(unsigned)(STATX_TYPE | STATX_MODE | STATX_INO | STATX_UID | STATX_GID | STATX_BTIME));
+    bool empty = ps_is_path(path) && !path[0] && flags & AT_EMPTY_PATH;
+    int error = !kind_only ? await_stat(dirfd, path, flags)
+                : empty    ? 0
+                           : ps_await_path(dirfd, path, PS_NEED_BIRTH, !(flags & AT_SYMLINK_NOFOLLOW));
+    return error ? ps_fail(error) : REAL(statx)(dirfd, path, flags, mask, out);
+}
+
+#define EXISTENCE_AT(name, parameters, dirfd, path, follow, call)                        \
+    PS_WRAPS int name parameters {                                                       \
+        int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, follow);                   \
+        return PS_RARELY(error) ? ps_fail(error) : REAL(name) call;                      \
+    }
+EXISTENCE_AT(access, (const char *path, int mode), AT_FDCWD, path, true, (path, mode))
+EXISTENCE_AT(eaccess, (const char *path, int mode), AT_FDCWD, path, true, (path, mode))
+EXISTENCE_AT(euidaccess, (const char *path, int mode), AT_FDCWD, path, true, (path, mode))
+EXISTENCE_AT(faccessat, (int dirfd, const char *path, int mode, int flags), dirfd, path,
+             !(flags & AT_SYMLINK_NOFOLLOW), (dirfd, path, mode, flags))
+
+PS_WRAPS ssize_t readlink(const char *path, char *buffer, size_t room) {
+    int error = ps_await_path(AT_FDCWD, path, PS_NEED_BIRTH, false);
+    return error ? ps_fail(error) : REAL(readlink)(path, buffer, room);
+}
+
+PS_WRAPS ssize_t readlinkat(int dirfd, const char *path, char *buffer, size_t room) {
+    int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, false);
+    return error ? ps_fail(error) : REAL(readlinkat)(dirfd, path, buffer, room);
+}
+
+PS_WRAPS ssize_t __readlink_chk(const char *path, char *buffer, size_t bytes, size_t room) {
+    int error = ps_await_path(AT_FDCWD, path, PS_NEED_BIRTH, false);
+    return error ? ps_fail(error) : REAL(__readlink_chk)(path, buffer, bytes, room);
+}
+
+PS_WRAPS ssize_t __readlinkat_chk(int dirfd, const char *path, char *buffer, size_t bytes, size_t room) {
+    int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, false);
+    return error ? ps_fail(error) : REAL(__readlinkat_chk)(dirfd, path, buffer, bytes, room);
+}
+
+static char *no_path(int error) {
+    errno = error;
+    return NULL;
+}
+
+PS_WRAPS char *realpath(const char *path, char *out) {
+    int error = ps_await_path(AT_FDCWD, path, PS_NEED_BIRTH, true);
+    return error ? no_path(error) : REAL(realpath)(path, out);
+}
+
+PS_WRAPS char *__realpath_chk(const char *path, char *out, size_t room) {
+    int error = ps_await_path(AT_FDCWD, path, PS_NEED_BIRTH, true);
+    return error ? no_path(error) : REAL(__realpath_chk)(path, out, room);
+}
+
+PS_WRAPS char *canonicalize_file_name(const char *path) {
+    int error = ps_await_path(AT_FDCWD, path, PS_NEED_BIRTH, true);
+    return error ? no_path(error) : REAL(canonicalize_file_name)(path);
+}

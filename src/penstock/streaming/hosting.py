@@ -1,0 +1,206 @@
+"""All that one workflow has on this node, from the lock on its directory to the removal of its traces.
+
+    lock ▶ repair ▶ folders ▶ placement ▶ table ▶ server ▶ control   …steps…   last call ▶ drain ▶ put back ▶ remove
+
+``run`` and ``serve`` are two ways to use it. Whatever was begun is ended in the opposite order, however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.errors import ConfigError
+from penstock.streaming.control import Control
+from penstock.streaming.departure import Departure
+from penstock.streaming.federation import Federation
+from penstock.streaming.folders import RunFolders, lock_directory
+from penstock.streaming.happenings import Tell, Warned
+from penstock.streaming.language_model import Workflow
+from penstock.streaming.peers import NodeSettings
+from penstock.streaming.placement import Placement, repair, true_root
+from penstock.streaming.rules import Rules
+from penstock.streaming.rules_blob import compiled
+from penstock.streaming.server import Server
+from penstock.streaming.status import Status, how_it_stands
+from penstock.streaming.table import Table, interposer_path
+from penstock.streaming.watchdog import Watchdog
+
+__all__ = ["Hosting", "Settings"]
+
+#: seconds between two looks at waits and memory
+_PERIOD = 0.5
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a workflow is to be streamed."""
+
+    #: its files live in memory while it runs
+    memory: bool = False
+    #: broken promises end it
+    strict: bool = False
+    #: bytes that a writer of a temporary file may be ahead of its readers; 0 is without limit
+    limit: int = 0
+    #: seconds after which somebody who waits is reported
+    stall: float = 30.0
+    #: directory on a file system in memory, for the table and for files that live there
+    memory_at: str = "/dev/shm"
+    #: bytes that these files may take before the user is warned; None is what is free
+    capacity: int | None = None
+    #: the other nodes; None where this is the only one
+    nodes: NodeSettings | None = None
+
+
+class Hosting:
+    """One workflow on this node, as an asynchronous context."""
+
+    server: Server
+
+    def __init__(self, workflow: Workflow, root: str, settings: Settings, tell: Tell) -> None:
+        self.root = true_root(root)
+        #: every name in memory that is not kept is temporary
+        self.workflow = msgspec.structs.replace(workflow, temporary=(".",)) if settings.memory else workflow
+        self.settings = settings
+        self._given = os.path.abspath(root)
+        self._tell = tell
+        self._began = time.monotonic()
+        self._stack = contextlib.AsyncExitStack()
+        #: why the workflow must stop, once it must
+        self.stop_reason: str | None = None
+        self.stopping = asyncio.Event()
+        #: set when a step is over, or the workflow must stop
+        self.changed = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        #: what else is to be done now and then
+        self.on_tick: Callable[[], None] = lambda: None
+        #: what the environment of its programs needs
+        self.environment: dict[str, str] = {}
+        self._federation: Federation | None = None
+        #: set when the end is asked for a second time: other nodes get nothing more
+        self._hurry = asyncio.Event()
+
+    def stop(self, reason: str) -> None:
+        """Have the workflow end; the first reason counts."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+        elif self.stopping.is_set():
+            self._hurry.set()
+        self.stopping.set()
+        self.changed.set()
+
+    def status(self) -> Status:
+        """How it stands."""
+        placement = "in memory" if self.settings.memory else "in place"
+        return how_it_stands(self.server, self.root, placement, self._began)
+
+    @property
+    def traffic(self) -> str:
+        """What went between this node and others; empty where there are none."""
+        return "" if self._federation is None else self._federation.traffic
+
+    async def __aenter__(self) -> Hosting:
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        library = interposer_path()
+        self._stack.enter_context(lock_directory(self.root))
+        if repair(self.root):
+            self._tell(Warned(f"{self.root} was put back in its place: the server of an earlier run had been killed"))
+        if not os.path.isdir(self.root):
+            raise ConfigError(f"the workflow's directory {self.root} does not exist; make it, or name another one")
+        folders = RunFolders(self.workflow.name, self.root, self.workflow.source, self.settings.memory_at)
+        self._stack.callback(folders.remove)
+        files = self._place(folders)
+        spellings = dict.fromkeys([os.path.realpath(files), self.root, self._given])
+        table = Table.create(
+            folders.identity.table,
+            self.workflow.name,
+            list(spellings),
+            compiled(self.workflow),
+            limit=self.settings.limit,
+        )
+        self._stack.callback(table.close)
+        self.server = Server(self.workflow, table, files, self._tell, self.stop, strict=self.settings.strict)
+        self.server.on_over = self.changed.set
+        self._departure.attach(self.server)
+        self._stack.callback(self.server.close)
+        self.environment = {"PENSTOCK_STREAM_TABLE": folders.identity.table, "LD_PRELOAD": library}
+        self.server.start()
+        if self.settings.nodes is not None:
+            self._federation = Federation(self.settings.nodes, self.server, files, self.stop)
+            self._stack.push_async_callback(self._federation.close)
+            await self._federation.start()
+        await self._listen(folders)
+        for text in self.workflow.warnings:
+            self.server.warn(text)
+        if self.settings.memory:
+            self._warn_of_memory()
+
+    def _warn_of_memory(self) -> None:
+        """What a workflow may have forgotten that is not where it seems to be."""
+        if not self.workflow.permanent:
+            self.server.warn("the files live in memory, and none is named permanent: nothing of them will be kept")
+        for step in self.workflow.steps:
+            words = step.command or ""
+            if "../" in (words if isinstance(words, str) else " ".join(words)):
+                self.server.warn(
+                    f"{step.name} names a path that leads out of the directory by ..; while the files live in memory "
+                    f"it leads elsewhere: give it as an absolute path"
+                )
+
+    def _place(self, folders: RunFolders) -> str:
+        """Put the files where they are to live; returns that directory."""
+        placement = Placement(self.root, folders) if self.settings.memory else None
+        files, aside = (placement.files, placement.aside) if placement else (self.root, "")
+        self._departure = Departure(self.workflow, files, aside, folders.rescue, self.settings.capacity, self._tell)
+        if placement is not None:
+            rules = Rules(self.workflow)
+            placement.begin(lambda name: bool(rules.file(name).producers), rules.excluded)
+            self._stack.callback(placement.end)
+        return files
+
+    async def _listen(self, folders: RunFolders) -> None:
+        control = Control(
+            self.server, self.status, lambda: self.stop("somebody asked for its end"), self.root, self.environment
+        )
+        await control.start(folders.identity.control)
+        self._stack.push_async_callback(control.close)
+        ticking = asyncio.create_task(self._tick())
+
+        async def end() -> None:
+            ticking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticking
+
+        self._stack.push_async_callback(end)
+
+    async def _tick(self) -> None:
+        watchdog = Watchdog(self.server, self._tell, self.settings.stall)
+        while True:
+            await asyncio.sleep(_PERIOD)
+            self.server.read_journal()
+            watchdog.look()
+            self._departure.mind_memory()
+            if self._federation is not None:
+                self._federation.look()
+            self.on_tick()
+
+    async def finish(self) -> None:
+        """The programs have ended, or were ended: settle what is left, bring home what is kept, remove the rest."""
+        self.server.last_call()
+        if self._federation is not None:
+            await self._federation.leave(self._hurry)
+        await asyncio.to_thread(self._departure.finish)

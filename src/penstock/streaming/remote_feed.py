@@ -1,0 +1,198 @@
+"""The feed: what one server tells the others, and how a server follows another's.
+
+    Feed (append, read on) ──▶ remote_serving: GET /feed, chunked, one record per line ──▶ Follower ──▶ apply
+
+A follower that loses its connection comes back and goes on where it stopped. A server that does not come back within a
+few seconds is taken for dead, unless it said before that it leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import msgspec
+
+from penstock.streaming.http_wire import HttpError, read_answer, request_bytes
+from penstock.streaming.peers import Node
+from penstock.streaming.remote_records import Beat, Joined, Leaving, RemoteRecord, decode, encode
+
+__all__ = ["LONGEST_LINE", "Feed", "Follower"]
+
+#: seconds between two signs of life
+BEAT = 1.0
+#: seconds of silence on a connection that stands, after which the other machine is taken for dead
+_SILENCE = 15.0
+#: seconds in which a server that hung up may come back
+_COMES_BACK = 3.0
+#: seconds that a server may take to start
+_STARTS = 120.0
+_AGAIN = 0.1
+LONGEST_LINE = 64 << 10
+
+
+class Feed:
+    """The records of this node, all of them: whoever follows late reads from the first."""
+
+    def __init__(self, joined: Joined) -> None:
+        self._joined = joined
+        self._lines: list[bytes] = []
+        self._news = asyncio.Event()
+        self._positions: dict[object, int] = {}
+
+    def append(self, record: RemoteRecord) -> None:
+        """Tell the others."""
+        self._lines.append(encode(record) + b"\n")
+        self._news.set()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @property
+    def all_told(self) -> bool:
+        """Whether those who listen have been sent everything."""
+        return all(position == len(self._lines) for position in self._positions.values())
+
+    async def read_on(self, after: int) -> AsyncGenerator[bytes, None]:
+        """All from record number ``after`` on, for ever; with signs of life where there is nothing to tell."""
+        reader = object()
+        self._positions[reader] = after
+        try:
+            yield encode(self._joined) + b"\n"
+            async for lines in self._read_on(reader, after):
+                yield lines
+        finally:
+            del self._positions[reader]
+
+    async def _read_on(self, reader: object, after: int) -> AsyncIterator[bytes]:
+        while True:
+            if after < len(self._lines):
+                end = min(len(self._lines), after + 1000)
+                yield b"".join(self._lines[after:end])
+                after = self._positions[reader] = end
+                continue
+            self._news.clear()
+            try:
+                async with asyncio.timeout(BEAT):
+                    await self._news.wait()
+            except TimeoutError:
+                yield encode(Beat()) + b"\n"
+
+
+class _AnotherWorkflow(Exception):
+    """It serves something else; waiting does not help."""
+
+
+class Follower:
+    """Reads the feed of one other server until it leaves or dies."""
+
+    def __init__(
+        self,
+        node: Node,
+        token: str,
+        expected: Joined,
+        met: Callable[[], Awaitable[str]],
+        apply: Callable[[RemoteRecord], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        self.node = node
+        #: it has been heard of
+        self.joined = asyncio.Event()
+        #: it said that it leaves
+        self.leaving = False
+        #: it is no more, or of no use
+        self.gone = False
+        self._token = token
+        self._expected = expected
+        #: asked before anything is believed: why the two cannot work together, or nothing
+        self._met = met
+        self._apply = apply
+        #: told once, with a reason unless it left in order
+        self._ended = ended
+        self._received = 0
+        self._heard = False
+
+    async def follow(self) -> None:
+        """Read until there is nothing more to come."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _STARTS
+        reason = f"did not start within {_STARTS:.0f} s"
+        while loop.time() < deadline:
+            try:
+                await self._read()
+            except _AnotherWorkflow as error:
+                reason = str(error)
+                break
+            except (OSError, HttpError, TimeoutError, EOFError, ValueError, msgspec.DecodeError) as error:
+                if self.joined.is_set():
+                    reason = "is gone"
+                elif isinstance(error, HttpError):
+                    reason = str(error)
+            if self.leaving:
+                reason = ""
+                break
+            if self._heard:
+                deadline = loop.time() + _COMES_BACK
+            await asyncio.sleep(_AGAIN)
+        self.gone = True
+        self._ended(reason)
+
+    async def _read(self) -> None:
+        self._heard = False
+        async with asyncio.timeout(_COMES_BACK):
+            reader, writer = await asyncio.open_connection(self.node.host, self.node.port, limit=LONGEST_LINE)
+        try:
+            writer.write(request_bytes(self.node.host, f"/feed?after={self._received}", self._token))
+            async with asyncio.timeout(_SILENCE):
+                answer = await read_answer(reader)
+            if answer.status == 401:
+                raise _AnotherWorkflow("has another token")
+            if answer.status != 200:
+                raise HttpError(f"answered with status {answer.status}")
+            async for line in _chunked_lines(reader):
+                await self._take(decode(line))
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _take(self, record: RemoteRecord) -> None:
+        self._heard = True
+        match record:
+            case Joined():
+                self._check(record)
+                if not self.joined.is_set() and (reason := await self._met()):
+                    raise _AnotherWorkflow(reason)
+                self.joined.set()
+            case Beat():
+                pass
+            case _:
+                self._received += 1
+                if isinstance(record, Leaving):
+                    self.leaving = True
+                self._apply(record)
+
+    def _check(self, said: Joined) -> None:
+        if said.node != self.node.name:
+            raise _AnotherWorkflow(f"says that it is the node {said.node}")
+        if said.digest != self._expected.digest:
+            raise _AnotherWorkflow("serves another coordination file, or has another list of nodes or other options")
+
+
+async def _chunked_lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a body in chunks, as they come."""
+    rest = b""
+    while True:
+        async with asyncio.timeout(_SILENCE):
+            head = await reader.readline()
+        if not head:
+            raise EOFError
+        size = int(head, 16)
+        if size == 0:
+            return
+        async with asyncio.timeout(_SILENCE):
+            rest += (await reader.readexactly(size + 2))[:-2]
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            yield line

@@ -1,0 +1,123 @@
+"""The asking side: ranges of files from one other node, over connections that are kept.
+
+``remote_pulling`` decides what is fetched and from whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from penstock.streaming.http_wire import Answer, HttpError, read_answer, request_bytes
+from penstock.streaming.peers import Node
+from penstock.streaming.remote_records import quoted
+
+__all__ = ["Source"]
+
+_CONNECTS = 5.0
+_PIECE = 1 << 20
+_IDLE = 16
+
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Source:
+    """Another node, as a place to fetch from."""
+
+    def __init__(self, node: Node, token: str) -> None:
+        self.node = node
+        self._token = token
+        self._idle: list[_Connection] = []
+        #: requests that were answered, and bytes that came
+        self.requests = 0
+        self.received = 0
+
+    async def fetch(
+        self,
+        name: str,
+        start: int,
+        least: int,
+        end: int,
+        put: Callable[[int, bytes], None],
+        comes_to: Callable[[int], None],
+    ) -> tuple[int, int | None]:
+        """Have [start, least) put in its place, and of [least, end) what is there by then.
+
+        ``comes_to`` hears how far the answer goes before its bytes come.
+        Returns how far it got, and the size of the file if that is final. FileNotFoundError: the node has no such file.
+        """
+        fields = {"Range": f"bytes={start}-{end - 1}", "Penstock-Least": str(least - start)}
+        request = request_bytes(self.node.host, f"/files/{quoted(name)}", self._token, fields)
+        connection, answer = await self._ask(request)
+        try:
+            match answer.status:
+                case 206:
+                    comes_to(start + int(answer.fields["content-length"]))
+                    got, size = await self._take_body(connection[0], answer, put)
+                case 416:
+                    size = int(answer.fields["content-range"].rpartition("/")[2])
+                    got = start
+                case 404:
+                    raise FileNotFoundError(f"{name!r} is not on node {self.node}")
+                case status:
+                    raise HttpError(f"node {self.node} answered with status {status}")
+        except FileNotFoundError:
+            self._idle.append(connection)
+            raise
+        except BaseException:
+            connection[1].close()
+            raise
+        self.requests += 1
+        if len(self._idle) < _IDLE:
+            self._idle.append(connection)
+        else:
+            connection[1].close()
+        return got, size
+
+    async def sees(self, mark: str) -> bool:
+        """Whether a mark in this node's directory is in the other's too: then they are one."""
+        connection, answer = await self._ask(request_bytes(self.node.host, f"/marks/{mark}", self._token))
+        self._idle.append(connection)
+        return answer.status == 200
+
+    async def _ask(self, request: bytes) -> tuple[_Connection, Answer]:
+        while self._idle:
+            connection = self._idle.pop()
+            with suppress(OSError, HttpError):  # it was closed meanwhile: a new one will tell
+                return connection, await _exchange(connection, request)
+        async with asyncio.timeout(_CONNECTS):
+            connection = await asyncio.open_connection(self.node.host, self.node.port, limit=2 * _PIECE)
+        return connection, await _exchange(connection, request)
+
+    async def _take_body(
+        self, reader: asyncio.StreamReader, answer: Answer, put: Callable[[int, bytes], None]
+    ) -> tuple[int, int | None]:
+        span, _, total = answer.fields["content-range"].removeprefix("bytes ").partition("/")
+        at = int(span.partition("-")[0])
+        end = at + int(answer.fields["content-length"])
+        while at < end:
+            data = await reader.read(min(_PIECE, end - at))
+            if not data:
+                raise ConnectionResetError("the connection broke off within a range")
+            put(at, data)
+            at += len(data)
+            self.received += len(data)
+        return at, None if total == "*" else int(total)
+
+    def close(self) -> None:
+        """Hang up."""
+        for _, writer in self._idle:
+            writer.close()
+        self._idle.clear()
+
+
+async def _exchange(connection: _Connection, request: bytes) -> Answer:
+    """Send a request and wait for its answer, however long that takes: it comes when the bytes are there."""
+    reader, writer = connection
+    try:
+        writer.write(request)
+        return await read_answer(reader)
+    except BaseException:
+        writer.close()
+        raise

@@ -1,0 +1,270 @@
+"""From the feeds of other nodes to the shared table of this one: what they made exists here too, as placeholders.
+
+A remote file's slot is marked before it is born, so that no reader here ever takes its placeholder for the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from penstock.streaming.apps import Elsewhere, State
+from penstock.streaming.homes import home_of
+from penstock.streaming.remote_file import RemoteFile
+from penstock.streaming.remote_pulling import Pulling
+from penstock.streaming.remote_records import (
+    AppReport,
+    Born,
+    Committed,
+    Moved,
+    Ran,
+    RemoteRecord,
+    Removed,
+    unquoted,
+)
+from penstock.streaming.replicas import Replicas
+from penstock.streaming.rules import Home, Rules
+from penstock.streaming.server import Server
+from penstock.streaming.table import Born as What
+from penstock.streaming.table import Flag
+from penstock.streaming.table_records import OTHER, AppState
+
+__all__ = ["Hearing"]
+
+#: bytes of a file that comes without being asked for, once it is final
+_SMALL = 1 << 20
+
+
+class Hearing:
+    """Applies the records of the other nodes."""
+
+    def __init__(
+        self,
+        server: Server,
+        replicas: Replicas,
+        pulling: Pulling,
+        nodes: tuple[str, ...],
+        own: str,
+        prefetch: int,
+        stop: Callable[[str], None],
+    ) -> None:
+        self._server = server
+        self._table = server.table
+        self._rules = Rules(server.workflow)
+        self._replicas = replicas
+        self._pulling = pulling
+        self._nodes = nodes
+        self._own = own
+        self._small = min(prefetch, _SMALL) if prefetch else -1
+        self._stop = stop
+        self._apps = {app.number: app for app in server.apps.values()}
+        #: which node has run which process of which step
+        self._placed: dict[tuple[str, int | None], str] = {}
+        self._policies: dict[str, Home] = {}
+        #: steps that have run on this node, as a mask
+        self._here = 0
+        self.failed_elsewhere: set[int] = set()
+
+    def apply(self, node: str, record: RemoteRecord) -> None:
+        """One record of another node."""
+        try:
+            match record:
+                case Born():
+                    self._born(node, record)
+                case Committed():
+                    self._committed(record)
+                case Removed(name):
+                    self._removed(unquoted(name))
+                case Moved(old, new):
+                    self._moved(unquoted(old), unquoted(new))
+                case Ran(app, instance):
+                    self.ran(node, app, instance)
+                case AppReport():
+                    self._reported(node, record)
+        except (OSError, ValueError) as error:
+            self._stop(f"node {node} told of something that cannot be done here: {error}")
+
+    # --- homes --------------------------------------------------------------------------------------------------------
+
+    def home(self, file: RemoteFile) -> str:
+        """The node that holds the file for the others."""
+        if file.name not in self._policies:
+            self._policies[file.name] = self._rules.file(file.name).home
+        return home_of(file.name, self._policies[file.name], file.maker, self._nodes, self._placed)
+
+    def ran(self, node: str, app: int, instance: int | None) -> None:
+        """A process of a step runs on a node: files may have their home there."""
+        if app not in self._apps:
+            return
+        name = self._apps[app].name
+        here = self._here | self._apps[app].bit if node == self._own else self._here
+        if (name, instance) in self._placed and here == self._here:
+            return  # one more of its programs
+        self._here = here
+        self._placed.setdefault((name, instance), node)
+        self._placed.setdefault((name, None), node)
+        for file in list(self._pulling.files.values()):
+            self._fetch_unasked(file)
+
+    def _fetch_unasked(self, file: RemoteFile) -> None:
+        """Fetch what is homed here, and small files of which a reader runs here: each would cost a round trip."""
+        if file.complete:
+            self.arrived(file)
+        info = self._table.info(file.slot)
+        if file.ended or info is None:
+            return
+        if self.home(file) == self._own:
+            if file.size is not None or info.flags & Flag.STREAMED:
+                self._pulling.want_all(file, kept=True)
+        elif file.size is not None and file.size <= self._small and info.consumers & self._here:
+            self._pulling.want_all(file, kept=False)
+
+    def arrived(self, file: RemoteFile) -> None:
+        """A copy is complete. The home treats it as its own from now on."""
+        if self.home(file) == self._own:
+            self._replicas.keep(file.name)
+            self._table.set_flags(file.slot, 0, Flag.REMOTE)
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def _born(self, node: str, record: Born) -> None:
+        name = unquoted(record.name)
+        if record.what & What.DIRECTORY:
+            self._replicas.make_folder(name, record.mode)
+            self._bear(name, record)
+        elif self._is_free(node, name):
+            if record.what & What.SYMLINK:
+                self._replicas.make_link(name, unquoted(record.target))
+                self._bear(name, record)
+            else:
+                slot = self._obtain(name)
+                self._table.set_flags(slot, Flag.REMOTE)
+                descriptor = self._replicas.make_placeholder(name, record.mode)
+                file = RemoteFile(name, slot, node, descriptor, record.mode)
+                self._pulling.add(file)
+                self._bear(name, record)
+                self._fetch_unasked(file)
+        self._server.read_journal()
+
+    def _is_free(self, node: str, name: str) -> bool:
+        """Whether nobody here, and no other node, has made a file of that name already."""
+        known = self._pulling.files.get(name)
+        slot = self._table.lookup(name)
+        info = None if slot is None else self._table.info(slot)
+        if info is None or not info.flags & Flag.BORN:
+            if known is not None:
+                self._pulling.drop(known)
+            return True
+        maker = known.maker if known is not None else self._own
+        if maker != node:
+            self._written_twice(name, maker, node)
+        return False
+
+    def written_here(self, slot: int) -> None:
+        """A program of this node has written a file: it had better be a file of this node."""
+        info = self._table.info(slot)
+        file = None if info is None else self._pulling.files.get(info.name)
+        if file is not None:
+            self._written_twice(file.name, file.maker, self._own)
+
+    def _written_twice(self, name: str, one: str, other: str) -> None:
+        text = f"{name} is written on two nodes, {one} and {other}; its writers have to run on one"
+        coverage = self._rules.file(name)
+        if coverage.producers or coverage.consumers:
+            self._stop(text)
+        else:
+            self._server.warn(f"{text}: each node has its own")
+
+    def _bear(self, name: str, record: Born) -> None:
+        self._table.code.ps_born(self._obtain(name), record.app, record.what)
+
+    def _obtain(self, name: str) -> int:
+        slot = self._table.obtain(name)
+        if slot is None:
+            raise ValueError(f"the shared table has no room for {name}")
+        return slot
+
+    def _committed(self, record: Committed) -> None:
+        file = self._pulling.files.get(unquoted(record.name))
+        if file is None:
+            return
+        file.mode, file.mtime_ns = record.mode, record.mtime_ns
+        self._pulling.learn(file, record.size)
+        self._fetch_unasked(file)
+        self._server.read_journal()
+
+    def _removed(self, name: str) -> None:
+        file = self._pulling.files.get(name)
+        if file is not None:
+            self._pulling.drop(file)
+        slot = self._table.lookup(name)
+        if slot is not None:
+            self._replicas.remove(name, even_own=True)
+            self._table.code.ps_removed(slot, OTHER)
+            self._table.set_flags(slot, 0, Flag.REMOTE)
+
+    def _moved(self, old: str, new: str) -> None:
+        slot = self._table.lookup(old)
+        info = None if slot is None else self._table.info(slot)
+        if info is None or not info.flags & Flag.BORN:
+            return  # with its directory
+        replaced = self._pulling.files.get(new)
+        if replaced is not None:
+            self._pulling.drop(replaced)
+        self._replicas.rename(old, new)
+        encoded = os.fsencode(old), os.fsencode(new)
+        self._table.code.ps_renamed(encoded[0], len(encoded[0]), encoded[1], len(encoded[1]), OTHER)
+        self.follow_rename(old, new)
+
+    def follow_rename(self, old: str, new: str) -> None:
+        """Files below a name that was changed, here or elsewhere, are known by new names."""
+        for name, file in list(self._pulling.files.items()):
+            if name == old or name.startswith(old + "/"):
+                renamed = new + name[len(old) :]
+                self._pulling.rename(file, renamed, self._obtain(renamed))
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _reported(self, node: str, record: AppReport) -> None:
+        app = self._apps.get(record.app)
+        if app is None:
+            return
+        app.elsewhere[node] = Elsewhere(record.came, record.lives)
+        if record.lives and app.state is State.COMING:
+            app.state = State.RUNS
+        if record.how and not app.how:
+            self.failed_elsewhere.add(app.number)
+            app.fail(record.status, f"{record.how} on node {node}")
+        self._server.read_journal()
+        if app.state is State.FAILED:
+            self.give_up(lambda file: file.size is None and bool(self._producers(file) & app.bit))
+
+    def node_ended(self, node: str, how: str, gone: set[str]) -> None:
+        """Whatever still ran there has failed, and what no other node has is lost."""
+        for app in self._apps.values():
+            said = app.elsewhere.get(node)
+            if said is not None and said.lives:
+                self.failed_elsewhere.add(app.number)
+                app.fail(-9, how)
+                app.elsewhere[node] = Elsewhere(said.came, False)
+        self._server.read_journal()
+        open_files = [file for file in self._pulling.files.values() if not file.ended and file.maker == node]
+        self.lose([file for file in open_files if file.size is None or self.home(file) in {self._own, *gone}], how)
+
+    def lose(self, files: list[RemoteFile], how: str) -> None:
+        """Their readers get an error that names file, producer and node."""
+        for number in range(OTHER + 1):
+            if any(self._producers(file) >> number & 1 for file in files):
+                self._table.app_over(number, AppState.FAILED, how)
+        names = {file.name for file in files}
+        self.give_up(lambda file: file.name in names)
+
+    def give_up(self, hopeless: Callable[[RemoteFile], bool]) -> None:
+        """Nothing more comes of these files: let their readers go on to what the table says of their producers."""
+        for file in [file for file in self._pulling.files.values() if not file.ended and hopeless(file)]:
+            self._pulling.give_up(file)
+            self._table.set_flags(file.slot, 0, Flag.REMOTE)
+
+    def _producers(self, file: RemoteFile) -> int:
+        info = self._table.info(file.slot)
+        return 0 if info is None else info.producers

@@ -1,0 +1,124 @@
+"""Small workflows of real programs, and the command line that runs them; for the tests in this folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE = 30.0
+
+#: writes lines, one at a time
+PRODUCER = """
+import sys, time
+path, count, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+with open(path, "w") as file:
+    for number in range(count):
+        file.write(f"line {number}\\n")
+        file.flush()
+        time.sleep(pause)
+"""
+
+#: copies what it reads, and says when the first line came
+CONSUMER = """
+import sys, time
+with open(sys.argv[1]) as file, open(sys.argv[2], "w") as out:
+    for number, line in enumerate(file):
+        if number == 0:
+            print("first", time.monotonic(), flush=True)
+        out.write(line)
+print("last", time.monotonic(), flush=True)
+"""
+
+
+class Flow:
+    """A folder with a coordination file, and what was run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.folder.mkdir(exist_ok=True)
+        self.write("producer.py", PRODUCER)
+        self.write("consumer.py", CONSUMER)
+        self.environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+        self.environment.pop("CAPIO_DIR", None)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text()
+
+    def toml(self, text: str, name: str = "flow.toml") -> None:
+        """The coordination file; PYTHON stands for this interpreter."""
+        self.write(name, text.replace("PYTHON", sys.executable))
+
+    def start(self, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "penstock.cli", "stream", *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=folder or self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, file: str = "flow.toml") -> Ended:
+        """``penstock stream run`` to its end."""
+        return self.ended(self.start("run", file, *arguments))
+
+    def ended(self, process: subprocess.Popen[str]) -> Ended:
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=10)
+            raise AssertionError(f"it hung:\n{out}\n{err}") from None
+        return Ended(process.returncode, out, err)
+
+
+class Ended:
+    """How a command ended, and what it printed."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+    def expect(self, status: int = 0) -> Ended:
+        assert self.status == status, f"exit status {self.status}\n{self.out}\n{self.err}"
+        return self
+
+
+def eventually(condition: Callable[[], object], patience: float = 25.0) -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+PAIR = """
+    name = "pair"
+    [[step]]
+    name = "make"
+    command = "PYTHON producer.py out.txt 20 0.01"
+    output = ["out.txt"]
+    [[step.stream]]
+    files = ["out.txt"]
+    commit = "on_close"
+    fire = "no_update"
+    [[step]]
+    name = "copy"
+    command = "PYTHON consumer.py out.txt copy.txt"
+    sizes = "so_far"  # Python asks for the size of what it opens
+    input = ["out.txt"]
+    output = ["copy.txt"]
+"""
+EXPECTED = "".join(f"line {number}\n" for number in range(20))

@@ -1,0 +1,244 @@
+"""Several servers on this machine, as if each was a node: own directory, own table, own address.
+
+On loopback they differ by their ports. In network namespaces each has an address of its own behind a switch, as on a
+cluster; that needs root. For the tests of several nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.streaming.flows import PATIENCE, Ended, eventually
+
+from penstock.streaming.native import interposer_path
+
+#: what `penstock stream serve` does, without its command line: that takes most of the start
+_SERVE = """
+import sys
+from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
+config, folder, memory, nodes, node, token, prefetch, limit = sys.argv[1:]
+among = NodesRequest(nodes, node, None, token, prefetch or None)
+raise SystemExit(launch_serve(Request(config, folder, memory == "memory", False, limit or None, "30s", False, among)))
+"""
+
+
+class Node:
+    """One server and the programs that run beside it."""
+
+    def __init__(self, name: str, folder: Path, address: str, inside: list[str]) -> None:
+        self.name = name
+        self.work = folder / name / "work"
+        self.work.mkdir(parents=True)
+        self.runtime = folder / name / "r"
+        self.runtime.mkdir(mode=0o700)
+        self.address = address
+        #: words before a command that runs on this node
+        self.inside = inside
+        self.server: subprocess.Popen[str] | None = None
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.runtime), "PYTHONUNBUFFERED": "1"}
+        for variable in ("CAPIO_DIR", "CAPIO_PREFETCH_DATA_SIZE"):
+            self.environment.pop(variable, None)
+
+    def start(self, command: list[str], **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*self.inside, *command],
+            cwd=self.work,
+            env={**self.environment, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def table(self) -> str:
+        """The shared table, once the server is there."""
+        assert self.server is not None
+        found: list[str] = []
+
+        def is_there() -> bool:
+            assert self.server is not None and self.server.poll() is None, ended(self.server).err
+            for state in self.runtime.glob("*/stream-*/server.json"):
+                memory = json.loads(state.read_text())["memory"]
+                if os.path.exists(os.path.join(memory, "control.sock")):
+                    found.append(os.path.join(memory, "table"))
+            return bool(found)
+
+        eventually(is_there, PATIENCE)
+        return found[0]
+
+    def program(self, app: str, script: str) -> subprocess.Popen[str]:
+        """A shell script as a program of the workflow, with the library alone."""
+        library = str(interposer_path())
+        return self.start(
+            ["bash", "-c", textwrap.dedent(script)],
+            PENSTOCK_STREAM_TABLE=self.table,
+            PENSTOCK_STREAM_APP=app,
+            LD_PRELOAD=library,
+        )
+
+    def run(self, app: str, script: str) -> Ended:
+        return ended(self.program(app, script))
+
+    def bytes_of(self, name: str) -> bytes:
+        return (self.work / name).read_bytes()
+
+    def holds(self, name: str) -> bool:
+        return (self.work / name).exists()
+
+
+def ended(process: subprocess.Popen[str], patience: float = PATIENCE) -> Ended:
+    """How a process ended; one that hangs is killed and fails the test."""
+    try:
+        out, err = process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate(timeout=10)
+        raise AssertionError(f"it hung:\n{out}\n{err}") from None
+    return Ended(process.returncode, out, err)
+
+
+class Cluster:
+    """Servers that know each other."""
+
+    def __init__(self, folder: Path, nodes: dict[str, Node]) -> None:
+        self.folder = folder
+        self.nodes = nodes
+        self.token = folder / "token"
+        self.token.touch(0o600)
+        self.token.write_text(secrets.token_hex(16))
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    @property
+    def listed(self) -> str:
+        return ",".join(f"{node.name}={node.address}" for node in self.nodes.values())
+
+    def serve(
+        self, text: str, *, prefetch: str = "", limit: str = "", memory: bool = False, form: str = "toml"
+    ) -> Cluster:
+        """Start a server on each node, all at once."""
+        config = self.folder / f"flow.{form}"
+        config.write_text(textwrap.dedent(text))
+        for node in self.nodes.values():
+            node.server = self.server_of(node, config, prefetch=prefetch, limit=limit, memory=memory)
+        return self
+
+    def server_of(
+        self, node: Node, config: Path, *, prefetch: str = "", limit: str = "", memory: bool = False
+    ) -> subprocess.Popen[str]:
+        """The server of one node."""
+        words = [str(config), str(node.work), "memory" if memory else "", self.listed, node.name, str(self.token)]
+        return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit])
+
+    def finish(self) -> dict[str, Ended]:
+        """End all servers in order."""
+        for node in self.nodes.values():
+            if node.server is not None and node.server.poll() is None:
+                assert node.table
+                node.server.send_signal(signal.SIGTERM)
+        servers = {name: node.server for name, node in self.nodes.items() if node.server is not None}
+        return {name: ended(server) for name, server in servers.items() if not (server.stdout and server.stdout.closed)}
+
+    def close(self) -> None:
+        """Leave nothing, whatever the test did."""
+        for node in self.nodes.values():
+            if node.server is not None and node.server.poll() is None:
+                node.server.kill()
+                node.server.communicate()
+            if node.server is not None:
+                # A killed server leaves its folder to the next one; tests beside this one would wait for that.
+                for remains in Path("/dev/shm").glob(f"penstock-*-{node.server.pid}-*"):
+                    shutil.rmtree(remains, ignore_errors=True)
+
+
+def fetched(told: Ended) -> tuple[int, int]:
+    """Bytes and requests that a server says it fetched."""
+    match = re.search(r"fetched (\d+) bytes in (\d+) requests", told.out)
+    assert match, told.out + told.err
+    return int(match[1]), int(match[2])
+
+
+# --- where they are -------------------------------------------------------------------------------------------------
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@contextmanager
+def on_loopback(folder: Path, count: int) -> Iterator[Cluster]:
+    """Nodes a, b, c… that differ by their ports."""
+    names = "abcdef"[:count]
+    ports = _free_ports(count)
+    nodes = {name: Node(name, folder, f"127.0.0.1:{port}", []) for name, port in zip(names, ports, strict=True)}
+    yield from _closing(Cluster(folder, nodes))
+
+
+def namespaces_work() -> str:
+    """Why network namespaces cannot be used here; empty if they can."""
+    if os.geteuid() != 0:
+        return "NETWORK NAMESPACES NOT TESTED: that needs root"
+    try:
+        name = f"pst-{os.getpid()}-try"
+        _ip("netns", "add", name)
+        _ip("netns", "del", name)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"NETWORK NAMESPACES NOT TESTED: `ip netns add` does not work here: {error}"
+    return ""
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+
+
+@contextmanager
+def in_namespaces(folder: Path, count: int) -> Iterator[Cluster]:
+    """Nodes a, b, c… each in a network namespace, behind a switch in one more."""
+    prefix = f"pst-{os.getpid()}"
+    switch = f"{prefix}-switch"
+    names = "abcdef"[:count]
+    made = []
+    try:
+        for name in (switch, *(f"{prefix}-{name}" for name in names)):
+            _ip("netns", "add", name)
+            made.append(name)
+        _ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        _ip("-n", switch, "link", "set", "br0", "up")
+        nodes = {}
+        for number, name in enumerate(names, 1):
+            space = f"{prefix}-{name}"
+            _ip("-n", switch, "link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", space)
+            _ip("-n", switch, "link", "set", f"to-{name}", "master", "br0", "up")
+            _ip("-n", space, "address", "add", f"10.77.0.{number}/24", "dev", "eth0")
+            _ip("-n", space, "link", "set", "eth0", "up")
+            _ip("-n", space, "link", "set", "lo", "up")
+            nodes[name] = Node(name, folder, f"10.77.0.{number}:7077", ["ip", "netns", "exec", space])
+        yield from _closing(Cluster(folder, nodes))
+    finally:
+        for name in made:
+            _ip("netns", "del", name)
+
+
+def _closing(cluster: Cluster) -> Iterator[Cluster]:
+    try:
+        yield cluster
+    finally:
+        cluster.close()

@@ -6,6 +6,7 @@ while the store is full lies in the spill directory instead, on disk, and is rea
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -15,7 +16,7 @@ from enum import Enum
 from penstock.errors import PenstockError
 from penstock.model.data import Piece, SegmentId
 
-__all__ = ["Access", "Segments"]
+__all__ = ["Access", "SegmentLost", "Segments"]
 
 #: buffers start at multiples of this, as vector instructions like it
 _ALIGNMENT = 64
@@ -34,6 +35,18 @@ class Access(Enum):
     COPY = "copy"
     #: change the segment itself: nobody else will ever read it
     IN_PLACE = "in place"
+
+
+class SegmentLost(PenstockError):
+    """A segment is gone from where it was, or its bytes are not those that were written."""
+
+    def __init__(self, segment: SegmentId, why: str) -> None:
+        super().__init__(why)
+        self.segment = segment
+        self.why = why
+
+    def __reduce__(self) -> tuple[type[SegmentLost], tuple[SegmentId, str]]:
+        return SegmentLost, (self.segment, self.why)
 
 
 class Segments:
@@ -135,12 +148,20 @@ class Segments:
     def map(self, segment: SegmentId, *, spilled: bool, access: Access) -> mmap.mmap:
         """The bytes of a segment, without copying them."""
         flags = os.O_RDWR if access is Access.IN_PLACE else os.O_RDONLY
-        descriptor = os.open(self.path(segment, spilled=spilled), flags | os.O_CLOEXEC)
+        descriptor = self._open(segment, flags | os.O_CLOEXEC, spilled=spilled)
         try:
             how = {Access.READ: mmap.ACCESS_READ, Access.COPY: mmap.ACCESS_COPY, Access.IN_PLACE: mmap.ACCESS_WRITE}
             return mmap.mmap(descriptor, 0, access=how[access])
         finally:
             os.close(descriptor)
+
+    def _open(self, segment: SegmentId, flags: int, *, spilled: bool) -> int:
+        # It may be moved while we look: the place where we began is looked at once more.
+        for place in (spilled, not spilled, spilled):
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(self.path(segment, spilled=place), flags)
+        path = self.path(segment, spilled=spilled)
+        raise SegmentLost(segment, f"{path}, which held a part of it, is gone")
 
     def holds(self, path: object) -> bool:
         """Whether a path is one of a segment."""

@@ -15,6 +15,7 @@ ORDER = (
     "first_result",
     "array_shared",
     "array_made",
+    "store_reuse",
     "finished_task",
     "pending_task",
     "million_tasks",

@@ -14,6 +14,7 @@
     │   ├── TaskTimeout (TimeoutError)    it ran longer than its timeout
     │   ├── ReturnsMismatch               it returned another number of values than declared
     │   ├── DependencyFailed              a task it depends on failed; names the root and the path
+    │   ├── DataLost                      what it made was lost, and cannot be computed again
     │   └── ArgumentChanged               strict mode: it changed an argument declared IN
     ├── TaskCancelled (CancelledError)    it was cancelled, or needed the output of one that was
     ├── SerializationError (TypeError)    an argument, result or function cannot be pickled
@@ -38,6 +39,7 @@ __all__ = [
     "CallError",
     "ConfigError",
     "ConstraintError",
+    "DataLost",
     "DefinitionError",
     "DependencyFailed",
     "InternalError",
@@ -127,6 +129,10 @@ class ReturnsMismatch(TaskError):
 
 class DependencyFailed(TaskError):
     """A task that this one needs has failed; the message names the root cause and the path to it."""
+
+
+class DataLost(TaskError):
+    """What a task made, or was given, is gone from where it was stored, and cannot be computed again."""
 
 
 class ArgumentChanged(TaskError):

@@ -20,6 +20,7 @@ import penstock
 from penstock import COLLECTION_IN, COLLECTION_INOUT, INOUT, PersistentObject, task, wait_on
 from penstock.errors import (
     CallError,
+    ConfigError,
     DefinitionError,
     MissingObject,
     StorageError,
@@ -133,10 +134,13 @@ class TestLife:
             Fragment.get_by_id("a-node")
         assert isinstance(PersistentObject.get_by_id("a-node"), Node)
 
-    @pytest.mark.parametrize("bad", ["", 3, None])
+    @pytest.mark.parametrize("bad", ["", 3, None, b"bytes", "half \udc80"])
     def test_ids_that_are_none(self, bad: Any) -> None:
-        with pytest.raises(StorageError, match="an id is a string"):
+        with pytest.raises(StorageError, match="an id is a text"):
             PersistentObject.get_by_id(bad)
+        if bad is not None:
+            with pytest.raises(StorageError, match="an id is a text"):
+                Node(1).make_persistent(bad)
 
     def test_an_object_under_a_used_id_replaces_the_other(self) -> None:
         Node(1).make_persistent("same")
@@ -644,6 +648,21 @@ class TestNamesOfCompss:
                 refused("x", "y")
         storage.finishWorker()
         storage.finish()
+
+    @pytest.mark.parametrize(
+        ("hosts", "url"),
+        [
+            ("", "redis://localhost:6379"),
+            ("# the store\nnode1\n\n", "redis://node1:6379"),
+            ("node1\nnode2:7000\n", "redis-cluster://node1:6379,node2:7000"),
+        ],
+    )
+    @pytest.mark.parametrize("mode", ["inline"], indirect=True)
+    def test_a_file_of_hosts_is_an_address(self, tmp_path: Path, hosts: str, url: str) -> None:
+        (tmp_path / "storage.cfg").write_text(hosts)
+        assert storage._address(str(tmp_path / "storage.cfg")) == url
+        with pytest.raises(ConfigError, match="cannot be read"):
+            storage.init(str(tmp_path / "none.cfg"))
 
     def test_a_task_context_stores_what_was_modified_and_swallows_nothing(self) -> None:
         node, other = Node(1).make_persistent(), Node(1).make_persistent()

@@ -30,13 +30,13 @@ def test_a_long_stream_in_little_memory() -> None:
         for index in range(number):
             yield np.full(MB, index % 251, dtype=np.uint8)
 
-    with Runtime(cpus=2, store_capacity=40 * MB) as runtime:
+    with Runtime(cpus=2, store_capacity="40MB") as runtime:
         most = 0
         sums = []
         for part in limited(2000):
             sums.append(total(part))
             del part
-            most = max(most, runtime.driver.house._stored)
+            most = max(most, runtime.driver.engine.state.store.used)
         assert sum(wait_on(sums)) == sum(index % 251 for index in range(2000)) * MB
         assert MB <= most <= 30 * MB
         assert [name for name in os.listdir(runtime.segments.spill_dir) if name.startswith("s")] == []

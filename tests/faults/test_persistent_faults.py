@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import signal
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,11 @@ import pytest
 from tests.faults.programs import Program
 
 import penstock
-from penstock import INOUT, PersistentObject, StoreFull, StoreUnreachable, task
+from penstock import INOUT, PersistentObject, StoreFull, StoreUnreachable, WorkerDied, task
+from penstock.errors import MissingObject, SerializationError
+from penstock.persistent.redis_store import manifest_key
 from penstock.persistent.servers import start_servers
+from penstock.persistent.where import current_store, open_store
 
 pytest.importorskip("redis")
 
@@ -87,3 +94,192 @@ def test_a_task_whose_object_does_not_fit_fails_and_the_old_one_stays() -> None:
         assert found.array.shape == (1000,)
         grow(held, 100_000).result()
         assert penstock.wait_on(held).array.shape == (100_000,)
+
+
+# --- killed while storing ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["local:", "redis-start:?block_size=64KiB", "redis-start:3?block_size=64KiB"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "local:":
+        yield f"local:{tmp_path / 'store'}"
+        return
+    servers = start_servers(request.param)
+    yield servers.url
+    servers.stop()
+
+
+class Killed(Exception):
+    pass
+
+
+@task(held=INOUT, retries=1)
+def count_up(held: Held, marker: str) -> None:
+    """Store the object again and again, as fast as it goes; somebody will end this process."""
+    if os.path.exists(f"{marker}.killed"):
+        raise Killed("once is enough")
+    with open(marker, "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(marker, f"{marker}.now")
+    while True:
+        held.array += 1
+        held.update_persistent()
+
+
+def test_workers_killed_while_they_store_leave_whole_objects(address: str, tmp_path: Path) -> None:
+    """Each is killed at another moment: what is found is one state, all of it, and it can be changed as ever."""
+    marker, moments = str(tmp_path / "marker"), random.Random(5)
+    with penstock.Runtime(cpus=1, store=address):
+        held = Held(50_000).make_persistent("counted")
+        least = 0.0
+        for _ in range(3):
+            attempt = count_up(held, marker)
+            while not os.path.exists(f"{marker}.now"):
+                time.sleep(0.001)
+            time.sleep(moments.random() * 0.05)
+            Path(f"{marker}.killed").touch()
+            os.kill(int(Path(f"{marker}.now").read_text()), signal.SIGKILL)
+            with pytest.raises((Killed, WorkerDied)):
+                attempt.result(timeout=60)
+            os.unlink(f"{marker}.now")
+            os.unlink(f"{marker}.killed")
+            penstock.delete_object(held)
+            held = Held.get_by_id("counted")
+            assert held.array.min() == held.array.max() >= least
+            least = held.array[0]
+        held.array[:] = 7
+        held.update_persistent()
+        assert total(held).result() == 7 * 50_000
+        held.delete_persistent()
+        with pytest.raises(MissingObject):
+            Held.get_by_id("counted")
+
+
+def test_a_server_killed_while_a_task_stores_fails_the_task(tmp_path: Path) -> None:
+    servers = start_servers("redis-start:?block_size=64KiB")
+    marker = str(tmp_path / "marker")
+    with penstock.Runtime(cpus=1, store=servers.url):
+        held = Held(50_000).make_persistent()
+        attempt = count_up(held, marker)
+        while not os.path.exists(f"{marker}.now"):
+            time.sleep(0.001)
+        os.kill(servers.pids[0], signal.SIGKILL)
+        with pytest.raises(StoreUnreachable, match="Is it running"):
+            attempt.result(timeout=60)
+    servers.stop()
+
+
+def test_what_lies_on_other_nodes_of_a_cluster_stays_of_use() -> None:
+    servers = start_servers("redis-start:3")
+    try:
+        with penstock.Runtime(cpus=1, store=servers.url):
+            objects = [Held(10).make_persistent(f"held-{number}") for number in range(12)]
+            store: Any = current_store()
+            where = [store._primary(manifest_key(str(held.get_id()))) for held in objects]
+            ports = servers.url.rpartition("@")[2].split(",")
+            os.kill(servers.pids[1], signal.SIGKILL)
+            assert len(set(where)) == 3
+            for held, node in zip(objects, where, strict=True):
+                if node == ports[1]:
+                    with pytest.raises(StoreUnreachable, match=node.rpartition(":")[2]):
+                        grow(held, 20).result()
+                else:
+                    grow(held, 20).result()
+                    assert penstock.wait_on(held).array.shape == (20,)
+    finally:
+        servers.stop()
+
+
+# --- what cannot be stored, or is not there any more ------------------------------------------------------------------
+
+
+@task(held=INOUT)
+def spoil(held: Held) -> None:
+    held.array = np.ones(5)
+    held.lock = threading.Lock()  # type: ignore[attr-defined]
+
+
+def test_a_field_that_cannot_be_pickled_is_named_and_nothing_is_stored(address: str) -> None:
+    with penstock.Runtime(cpus=1, store=address):
+        held = Held(10).make_persistent("whole")
+        with pytest.raises(SerializationError, match=r"<Held 'whole'> cannot be pickled.*lock"):
+            spoil(held).result()
+        penstock.delete_object(held)
+        assert Held.get_by_id("whole").array.sum() == 0
+        new = Held(10)
+        new.lock = threading.Lock()  # type: ignore[attr-defined]
+        with pytest.raises(SerializationError, match="not stored.*lock"):
+            new.make_persistent("never")
+        assert new.get_id() is None
+        with pytest.raises(MissingObject):
+            Held.get_by_id("never")
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_folder_that_is_removed_meanwhile_is_named(tmp_path: Path, size: int) -> None:
+    folder = tmp_path / "store"
+    with penstock.Runtime(cpus=1, store=f"local:{folder}"):
+        held = Held(size).make_persistent()
+        assert total(held).result() == 0
+        shutil.rmtree(folder)
+        for attempt in (lambda: total(held).result(), lambda: grow(held, size).result()):
+            with pytest.raises(StoreUnreachable, match=r"folder of the store local:.* is gone"):
+                attempt()
+        penstock.delete_object(held)
+        for attempt in (held.update_persistent, Held(size).make_persistent, lambda: Held.get_by_id("any")):
+            with pytest.raises(StoreUnreachable, match="is gone"):
+                attempt()
+
+
+def test_a_server_with_a_password(tmp_path: Path) -> None:
+    """That of a started cluster is one."""
+    servers = start_servers("redis-start:3")
+    password, nodes = servers.url.removeprefix("redis-cluster://:").split("@")
+    try:
+        for url in (f"redis-cluster://{nodes}", f"redis-cluster://:wrong-one@{nodes}"):
+            with penstock.Runtime(cpus=1, store=url), pytest.raises(StoreUnreachable, match="password") as caught:
+                Held(10).make_persistent()
+            assert "wrong-one" not in str(caught.value) and password not in str(caught.value)
+    finally:
+        servers.stop()
+
+
+# --- two programs -----------------------------------------------------------------------------------------------------
+
+UPDATES = """
+class Held(penstock.PersistentObject):
+    array = ()
+
+@task(held=INOUT)
+def put(held, number):
+    held.array = [number] * 5000
+
+@task()
+def is_whole(held):
+    return len(set(held.array)) <= 1
+
+with penstock.Runtime(store={store!r}, cpus=1):
+    held = Held().make_persistent("shared")
+    whole = []
+    for number in range(50):
+        put(held, {first} + number)
+        whole.append(is_whole(held))
+    assert all(future.result() for future in whole)
+    found = Held.get_by_id("shared")
+    assert len(set(found.array)) == 1, found.array
+"""
+
+
+def test_of_two_programs_that_update_one_object_the_last_one_wins(address: str, tmp_path: Path) -> None:
+    """Each write is whole, none fails, and nothing is left of the states between."""
+    programs = []
+    for name, first in (("one", 1000), ("two", 2000)):
+        (tmp_path / name).mkdir()
+        programs.append(Program(tmp_path / name, UPDATES.format(store=address, first=first)))
+    with programs[0], programs[1]:
+        for program in programs:
+            status = program.process.wait(60)
+            assert status == 0, program.process.stderr.read()  # type: ignore[union-attr]
+    store = open_store(address)
+    assert not store._manifest("shared")[1].kept
+    store.close()

@@ -9,6 +9,7 @@ import gc
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def small(tmp_path: Path) -> Runtime:
     return penstock.start(cpus=2, store_capacity=f"{2 * SIZE}B", spill_dir=tmp_path / "spill")
 
 
+def spills(runtime: Runtime, count: int, within: float = 10.0) -> bool:
+    """Whether so many segments lie on disk, soon; one after the other goes there while tasks run."""
+    deadline = time.monotonic() + within
+    while len(segments_in(runtime.segments.spill_dir)) != count:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 # --- the configured capacity --------------------------------------------------------------------------------------
 
 
@@ -54,8 +65,7 @@ def test_results_beyond_the_capacity_are_spilled_and_right(small: Runtime, tmp_p
     penstock.wait(futures)  # now the store is known to be full
     futures += [make(number) for number in range(4, 12)]
     assert total(*futures).result() == sum(range(12)) * NUMBERS
-    spilled = segments_in(small.segments.spill_dir)
-    assert len(spilled) >= 8
+    assert spills(small, 10)
     assert small.segments.spill_dir.startswith(str(tmp_path / "spill"))
     for number, future in enumerate(futures):
         array = future.result()
@@ -74,7 +84,7 @@ def test_store_is_used_again_once_there_is_room(small: Runtime) -> None:
     penstock.wait(first)
     first += [make(number) for number in range(4)]
     penstock.wait(first)
-    assert segments_in(small.segments.spill_dir)
+    assert spills(small, 6)
     del first
     gc.collect()
     assert total(np.ones(10)).result() == 10
@@ -89,7 +99,7 @@ def test_arguments_beyond_the_capacity_are_spilled_and_right(small: Runtime) -> 
     arrays = [np.full(NUMBERS, float(number)) for number in range(10)]
     futures = [total(array) for array in arrays]
     assert wait_on(futures) == [float(number * NUMBERS) for number in range(10)]
-    assert segments_in(small.segments.spill_dir)
+    assert spills(small, 8)
     assert total(*arrays).result() == sum(range(10)) * NUMBERS
 
 

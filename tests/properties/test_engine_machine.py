@@ -142,11 +142,11 @@ class EngineMachine(RuleBasedStateMachine):
         """An argument that the program stores for this call alone."""
         world = self.world
         literal = world.store(f"literal {next(self.numbers)}")
-        [segment] = [piece.segment for piece in literal.pieces()]
-        world.held_segments[segment] += 1
-        world.tell(events.SegmentMade(segment, 100))
+        [piece] = literal.pieces()
+        world.held_segments[piece.segment] += 1
+        world.tell(events.SegmentMade(piece.segment, piece.size, piece.spilled))
         slots.append(literal)
-        return segment
+        return piece.segment
 
     def _use_file(
         self,

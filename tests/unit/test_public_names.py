@@ -15,6 +15,7 @@ NAMES = [
     "CallError",
     "ConfigError",
     "ConstraintError",
+    "DataLost",
     "DefinitionError",
     "DependencyFailed",
     "Depth",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["config"]
 
-_SIZES = frozenset({"memory", "store_capacity"})
+_SIZES = frozenset({"memory", "store_capacity", "serialization_memory", "read_cache"})
 
 
 def config() -> None:
@@ -92,6 +92,8 @@ def _show(name: str, value: object) -> str:
     if isinstance(value, tuple):  # of tables, which a line has no room for
         names = [one.layer.name if isinstance(one, DescribedLayer) else one.name for one in value]
         return ", ".join(names) or "none"
+    if name == "read_cache" and not value:
+        return "off"
     if name in _SIZES and isinstance(value, int):
         return format_size(value)
     if name == "io_ageing" and isinstance(value, float):
@@ -117,7 +119,11 @@ def _found_out() -> dict[str, tuple[str, str]]:
         "log": ("auto", ": when there is a run_dir"),
         "progress": ("auto", ": under penstock run"),
         "store_capacity": (_show("store_capacity", machine.shm_free // 2), ": half of free /dev/shm"),
-        "spill_dir": ("auto", ": in the run directory"),
+        "spill_dir": ("auto", ": on storage layers, else in the run directory"),
+        "serialization_memory": (
+            _show("serialization_memory", machine.budget(None)),
+            ": a quarter of free memory",
+        ),
         "store": ("auto", ": local:penstock-store, where the program is started"),
         "io_ageing": ("off", ""),
         "tuning": ("auto", ": in the user's cache directory"),

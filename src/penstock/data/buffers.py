@@ -29,9 +29,7 @@ class _Entry:
 class BufferCache:
     """Segments that hold buffers of living objects of the program."""
 
-    def __init__(
-        self, segments: Segments, made: Callable[[SegmentId, int], None], gone: Callable[[SegmentId], None]
-    ) -> None:
+    def __init__(self, segments: Segments, made: Callable[[Piece], None], gone: Callable[[SegmentId], None]) -> None:
         self._segments = segments
         self._made = made
         self._gone = gone
@@ -46,7 +44,8 @@ class BufferCache:
         fingerprint = xxhash.xxh3_128_digest(view)
         entry = self._by_address.get(id(owner))
         if entry is not None:
-            if entry.reference() is owner and entry.fingerprint == fingerprint and entry.piece.size == len(view):
+            known = entry.reference() is owner and entry.fingerprint == fingerprint and entry.piece.size == len(view)
+            if known and self._segments.is_there(entry.piece.segment):
                 return entry.piece
             self._forget(id(owner))
         [piece] = self._segments.write([view])
@@ -56,7 +55,7 @@ class BufferCache:
         except TypeError:
             return piece
         self._by_address[address] = _Entry(reference, fingerprint, piece)
-        self._made(piece.segment, piece.size)
+        self._made(piece)
         return piece
 
     def _forget(self, address: int) -> None:

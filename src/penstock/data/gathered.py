@@ -21,7 +21,8 @@ def gathered(values: Sequence[Value]) -> Value:
     parts: list[bytes | Piece] = []
     for value in values:
         parts += [value.data, *value.buffers]
-    return Value(pickle.dumps(_List(counts, len(parts)), 5, buffer_callback=lambda buffer: None), parts)
+    states = list(dict.fromkeys(state for value in values for state in value.states))
+    return Value(pickle.dumps(_List(counts, len(parts)), 5, buffer_callback=lambda buffer: None), parts, states)
 
 
 class _List:

@@ -1,7 +1,8 @@
 """The shared-memory store: one file per segment in a private directory on tmpfs, mapped by whoever reads it.
 
-Every process of a run writes its own segments and maps anybody's; only the main program removes them. A segment made
-while the store is full lies in the spill directory instead, on disk, and is read in the same way.
+Every process of a run writes its own segments and maps anybody's; only the main program moves and removes them. A
+segment that was spilled, or made while the store was full, lies on disk with a checksum (spilled.py) and is read in
+the same way. Nobody needs to know where a segment is: it is looked for in all places, by its number.
 """
 
 from __future__ import annotations
@@ -10,20 +11,31 @@ import contextlib
 import errno
 import mmap
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from typing import NamedTuple
 
+from penstock.data.admission import Admission
+from penstock.data.huge_pages import mapped, prepared
+from penstock.data.spilled import TRAILER, Damaged, check, copy_in, copy_out, write_all, write_checked
 from penstock.errors import PenstockError
 from penstock.model.data import Piece, SegmentId
 
-__all__ = ["Access", "SegmentLost", "Segments"]
+__all__ = ["Access", "MappedSegment", "SegmentLost", "Segments"]
 
 #: buffers start at multiples of this, as vector instructions like it
 _ALIGNMENT = 64
-#: the kernel writes at most about this much in one call
-_CHUNK = 1 << 30
+#: what is stored in one piece
+Buffer = memoryview | bytes | Sequence[bytes]
+#: bytes copied at a time
+_STEP = 1 << 24
 #: bits of a segment's number below its writer's
 _WRITER = 40
+#: how often all places are looked through: a segment may be moved from one that is to be looked at to one that was
+_LOOKS = 3
+#: what a file system says when it has no room
+_FULL = (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT)
 
 
 class Access(Enum):
@@ -35,6 +47,13 @@ class Access(Enum):
     COPY = "copy"
     #: change the segment itself: nobody else will ever read it
     IN_PLACE = "in place"
+
+
+_PROTECTION = {
+    Access.READ: (mmap.PROT_READ, mmap.MAP_SHARED),
+    Access.COPY: (mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE),
+    Access.IN_PLACE: (mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED),
+}
 
 
 class SegmentLost(PenstockError):
@@ -49,16 +68,40 @@ class SegmentLost(PenstockError):
         return SegmentLost, (self.segment, self.why)
 
 
+class MappedSegment(NamedTuple):
+    """The bytes of a segment, mapped for as long as somebody has them or a part of them."""
+
+    view: memoryview
+    #: they lie on disk, where they are never changed: what asked to change them in place has a private copy
+    spilled: bool
+
+
 class Segments:
     """The segments of a run, as one process of it sees them."""
 
-    def __init__(self, memory_dir: str, spill_dir: str, writer: int, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        memory_dir: str,
+        spill_dir: str,
+        writer: int,
+        *,
+        alone: bool = False,
+        layer_dirs: Mapping[str, str] | None = None,
+    ) -> None:
+        """``layer_dirs``: where segments are spilled to on storage layers; they need not exist yet."""
         self.memory_dir = memory_dir
+        #: where processes spill what they write
         self.spill_dir = spill_dir
+        self.layer_dirs = dict(layer_dirs or {})
+        #: all places on disk
+        self.spill_dirs = tuple(dict.fromkeys((spill_dir, *self.layer_dirs.values())))
         self.writer = writer
         #: no other process shares the store: segments are memory without a name, which goes with this process
         self._alone = alone
         self._nameless: dict[SegmentId, int] = {}
+        self._nameless_lock = threading.Lock()
+        #: grants memory for turning objects to bytes and back; None: there is no limit
+        self.admission: Admission | None = None
         self._full: mmap.mmap | bytearray = bytearray(1) if alone else self._flag()
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
         self._next: SegmentId = (writer << _WRITER) + 1
@@ -79,6 +122,11 @@ class Segments:
         finally:
             os.close(descriptor)
 
+    def admit(self, budget: int | None) -> None:
+        """Let all processes together need no more than this much memory to turn objects to bytes and back."""
+        if budget is not None and not self._alone:
+            self.admission = Admission(os.path.join(self.memory_dir, "admission"), budget)
+
     @property
     def full(self) -> bool:
         """Whether new segments go to disk."""
@@ -97,97 +145,227 @@ class Segments:
         self._nameless.clear()
 
     def path(self, segment: SegmentId, *, spilled: bool) -> str:
-        """Where a segment lies."""
-        if segment in self._nameless:
-            return f"/proc/self/fd/{self._nameless[segment]}"
+        """Where a segment lies when it is new."""
         return os.path.join(self.spill_dir if spilled else self.memory_dir, f"s{segment}")
 
-    def write(self, buffers: Sequence[memoryview | bytes]) -> list[Piece]:
-        """Store buffers together in a new segment."""
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def write(self, buffers: Sequence[Buffer]) -> list[Piece]:
+        """Store buffers together in a new segment; one that is given in parts is stored as one."""
         segment = self._next
         self._next += 1
         if not self.full:
             try:
                 return self._write(segment, buffers, spilled=False)
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT):
+                if error.errno not in _FULL:
                     raise
         try:
             return self._write(segment, buffers, spilled=True)
         except OSError as error:
-            size = sum(len(buffer) for buffer in buffers)
+            size = sum(len(part) for buffer in buffers for part in _parts(buffer))
             raise PenstockError(
                 f"cannot store {size} bytes: shared memory ({self.memory_dir}) is full and spilling to "
                 f"{self.spill_dir} failed: {error.strerror}. Free space there, or set spill_dir to a larger disk."
             ) from error
 
-    def _write(self, segment: SegmentId, buffers: Sequence[memoryview | bytes], *, spilled: bool) -> list[Piece]:
-        if self._alone and not spilled:
-            self._nameless[segment] = os.memfd_create(f"penstock-s{segment}")
-        path = self.path(segment, spilled=spilled)
-        if self._alone and spilled:
-            os.makedirs(self.spill_dir, mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY if segment in self._nameless else os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
-        pieces = []
+    def _write(self, segment: SegmentId, buffers: Sequence[Buffer], *, spilled: bool) -> list[Piece]:
+        views: list[memoryview] = []
+        offsets: list[int] = []
+        pieces, end = [], 0
+        for buffer in buffers:
+            begin = end
+            for part in _parts(buffer):
+                views.append(memoryview(part).cast("B"))
+                offsets.append(end)
+                end += len(views[-1])
+            pieces.append(Piece(segment, spilled, begin, end - begin))
+            end = -(-end // _ALIGNMENT) * _ALIGNMENT
         try:
-            offset = 0
-            for buffer in buffers:
-                view = memoryview(buffer).cast("B")
-                pieces.append(Piece(segment, spilled, offset, len(view)))
-                for start in range(0, len(view), _CHUNK):
-                    _write_all(descriptor, view[start : start + _CHUNK], offset + start)
-                offset += -(-len(view) // _ALIGNMENT) * _ALIGNMENT
+            if spilled:
+                os.makedirs(self.spill_dir, mode=0o700, exist_ok=True)
+                with _created(self.path(segment, spilled=True)) as descriptor:
+                    write_checked(descriptor, views, offsets)
+            else:
+                with self._in_memory(segment, f"s{segment}") as descriptor:
+                    _fill(descriptor, views, offsets)
         except BaseException:
             self.remove(segment)
             raise
-        finally:
-            os.close(descriptor)
         return pieces
 
-    def map(self, segment: SegmentId, *, spilled: bool, access: Access) -> mmap.mmap:
-        """The bytes of a segment, without copying them."""
-        flags = os.O_RDWR if access is Access.IN_PLACE else os.O_RDONLY
-        descriptor = self._open(segment, flags | os.O_CLOEXEC, spilled=spilled)
+    @contextlib.contextmanager
+    def _in_memory(self, segment: SegmentId, name: str) -> Iterator[int]:
+        """A new file in memory."""
+        if not self._alone:
+            with _created(os.path.join(self.memory_dir, name)) as descriptor:
+                yield descriptor
+            return
+        descriptor = os.memfd_create(f"penstock-{name}")
         try:
-            how = {Access.READ: mmap.ACCESS_READ, Access.COPY: mmap.ACCESS_COPY, Access.IN_PLACE: mmap.ACCESS_WRITE}
-            return mmap.mmap(descriptor, 0, access=how[access])
+            yield descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        with self._nameless_lock:
+            self._nameless[segment] = descriptor
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def map(self, segment: SegmentId, *, spilled: bool, access: Access) -> MappedSegment:
+        """The bytes of a segment, without copying them; ``spilled`` says where it was when it was new."""
+        descriptor, path = self._open(segment, os.O_RDWR if access is Access.IN_PLACE else os.O_RDONLY, spilled)
+        try:
+            on_disk = bool(path)
+            size = check(descriptor) if on_disk else os.fstat(descriptor).st_size
+            if on_disk and access is Access.IN_PLACE:
+                access = Access.COPY
+            return MappedSegment(mapped(descriptor, size, *_PROTECTION[access]), on_disk)
+        except Damaged as damage:
+            raise SegmentLost(segment, f"{path}, which held a part of it, is damaged: {damage}") from None
+        except ValueError:  # there is nothing to map
+            path = path or self.path(segment, spilled=False)
+            raise SegmentLost(segment, f"{path}, which held a part of it, is empty") from None
+        except OSError as error:
+            if not path:
+                raise
+            raise SegmentLost(segment, f"{path}, which held a part of it, cannot be read: {error.strerror}") from error
         finally:
             os.close(descriptor)
 
-    def _open(self, segment: SegmentId, flags: int, *, spilled: bool) -> int:
-        # It may be moved while we look: the place where we began is looked at once more.
-        for place in (spilled, not spilled, spilled):
-            with contextlib.suppress(FileNotFoundError):
-                return os.open(self.path(segment, spilled=place), flags)
+    def _open(self, segment: SegmentId, flags: int, spilled: bool) -> tuple[int, str]:
+        """Open a segment, wherever it is; gives its path if that is on disk."""
+        for look in range(_LOOKS):
+            if look or not spilled:
+                with contextlib.suppress(FileNotFoundError):
+                    return self._open_in_memory(segment, flags), ""
+            for folder in self.spill_dirs:
+                path = os.path.join(folder, f"s{segment}")
+                with contextlib.suppress(FileNotFoundError):
+                    return os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
         path = self.path(segment, spilled=spilled)
         raise SegmentLost(segment, f"{path}, which held a part of it, is gone")
 
+    def _open_in_memory(self, segment: SegmentId, flags: int) -> int:
+        if self._alone:
+            with self._nameless_lock:
+                if segment not in self._nameless:
+                    raise FileNotFoundError
+                return os.open(f"/proc/self/fd/{self._nameless[segment]}", flags | os.O_CLOEXEC)
+        return os.open(os.path.join(self.memory_dir, f"s{segment}"), flags | os.O_CLOEXEC)
+
+    def is_there(self, segment: SegmentId) -> bool:
+        """Whether a segment lies somewhere; what it holds is not looked at."""
+        try:
+            os.close(self._open(segment, os.O_RDONLY, spilled=False)[0])
+        except SegmentLost:
+            return False
+        return True
+
     def holds(self, path: object) -> bool:
         """Whether a path is one of a segment."""
-        return isinstance(path, str) and os.path.dirname(path) in (self.memory_dir, self.spill_dir)
+        return isinstance(path, str) and os.path.dirname(path) in (self.memory_dir, *self.spill_dirs)
+
+    # --- moving and removing: only the main program does ----------------------------------------------------------
+
+    def spill(self, segment: SegmentId, folder: str, progress: Callable[[int], None]) -> None:
+        """Move a segment from memory to a folder on disk. Whatever fails, it stays where it was."""
+        try:
+            source = self._open_in_memory(segment, os.O_RDONLY)
+        except FileNotFoundError:
+            path = self.path(segment, spilled=False)
+            raise SegmentLost(segment, f"{path}, which held a part of it, is gone") from None
+        path = os.path.join(folder, f"s{segment}")
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            with _created(f"{path}.new") as target:
+                copy_out(source, target, progress)
+            os.replace(f"{path}.new", path)
+        finally:
+            os.close(source)
+        self._remove_from_memory(segment)
+
+    def restore(self, segment: SegmentId, folder: str, progress: Callable[[int], None]) -> None:
+        """Move a segment from a folder on disk to memory. Whatever fails, it stays where it was."""
+        path = os.path.join(folder, f"s{segment}")
+        try:
+            source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            gone = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+            raise SegmentLost(segment, f"{path}, which held a part of it, {gone}") from None
+        try:
+            with self._in_memory(segment, f"s{segment}.new") as target:
+                prepared(target, os.fstat(source).st_size - TRAILER)
+                copy_in(source, target, progress)
+        except Damaged as damage:
+            raise SegmentLost(segment, f"{path}, which held a part of it, is damaged: {damage}") from None
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise SegmentLost(segment, f"{path}, which held a part of it, cannot be read: {error.strerror}") from error
+        finally:
+            os.close(source)
+        if not self._alone:
+            new = os.path.join(self.memory_dir, f"s{segment}")
+            os.replace(f"{new}.new", new)
+        os.unlink(path)
 
     def made_by(self, writer: int) -> list[SegmentId]:
         """The segments that one process wrote and that are still there."""
-        names = [*os.listdir(self.memory_dir), *os.listdir(self.spill_dir)]
+        names: list[str] = []
+        for folder in (self.memory_dir, *self.spill_dirs):
+            with contextlib.suppress(FileNotFoundError):
+                names += os.listdir(folder)
         numbers = [int(name[1:]) for name in names if name[0] == "s" and name[1:].isdigit()]
         return [number for number in numbers if number >> _WRITER == writer]
 
     def remove(self, segment: SegmentId) -> None:
         """Delete a segment, wherever it lies."""
-        if segment in self._nameless:
-            os.close(self._nameless.pop(segment))
+        if self._remove_from_memory(segment):
             return
-        for spilled in (False, True):
-            try:
-                os.unlink(self.path(segment, spilled=spilled))
+        for folder in self.spill_dirs:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, f"s{segment}"))
                 return
-            except FileNotFoundError:
-                continue
+
+    def _remove_from_memory(self, segment: SegmentId) -> bool:
+        try:
+            if self._alone:
+                with self._nameless_lock:
+                    os.close(self._nameless.pop(segment))
+            else:
+                os.unlink(os.path.join(self.memory_dir, f"s{segment}"))
+        except (FileNotFoundError, KeyError):
+            return False
+        return True
 
 
-def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view = view[written:]
-        offset += written
+def _parts(buffer: Buffer) -> Sequence[memoryview | bytes]:
+    return (buffer,) if isinstance(buffer, bytes | memoryview) else buffer
+
+
+@contextlib.contextmanager
+def _created(path: str) -> Iterator[int]:
+    """A new file, which goes if it cannot be filled."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _fill(descriptor: int, views: Sequence[memoryview], offsets: Sequence[int]) -> None:
+    """Write buffers to their places in a new file in memory."""
+    huge = prepared(descriptor, offsets[-1] + len(views[-1])) if views else None
+    for view, offset in zip(views, offsets, strict=True):
+        start = 0
+        while huge is not None and start < len(view) and offset + start < len(huge):
+            # In steps: other threads of this process want their turn meanwhile.
+            step = min(_STEP, len(view) - start, len(huge) - offset - start)
+            huge[offset + start : offset + start + step] = view[start : start + step]
+            start += step
+        write_all(descriptor, view[start:], offset + start)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock.model.data import SegmentId
 from penstock.model.tasks import Failure
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "Slots",
     "StreamRef",
     "current",
-    "dump_with_slots",
     "element",
     "load_with_slots",
     "path_slot",
@@ -55,6 +55,10 @@ class _Current(threading.local):
     staged: Any = None
     #: whether what is being unpacked may be changed
     writable: bool = True
+    #: whether it is an argument that the task declares to update
+    updating: bool = False
+    #: segments that the task under way has mapped for reading: what it returns may lie in one; None outside of workers
+    mapped: list[tuple[SegmentId, bool, memoryview]] | None = None
     #: gives the open file for a slot of the call being unpacked
     opened: Callable[[int], Any] | None = None
 
@@ -151,34 +155,33 @@ class StreamRef(SlotRef):
         return stream_slot, (self.index,)
 
 
-def dump_with_slots(
-    find: Callable[[Any], int | None], *, by_value: bool
-) -> Callable[[object, list[pickle.PickleBuffer]], bytes]:
-    """A pickling function that puts slot references wherever ``find`` knows an object, however deep.
-
-    ``find`` is asked about every object there is, numbers and strings too: what it costs is what pickling costs.
-    """
-
-    def dump(obj: object, buffers: list[pickle.PickleBuffer]) -> bytes:
-        base: type[pickle.Pickler] = pickle.Pickler
-        if by_value:
-            import cloudpickle
-
-            base = cloudpickle.Pickler
-        file = io.BytesIO()
-        pickler = base(file, 5, buffer_callback=buffers.append)
-        pickler.persistent_id = find  # type: ignore[method-assign]  # an attribute is called without a method's cost
-        pickler.dump(obj)
-        return file.getvalue()
-
-    return dump
-
-
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, index: Any) -> Any:
         return slot(index)
 
 
+class _Stream:
+    """A stream in mapped memory as the file that an unpickler wants; ``BytesIO`` would copy all of it first."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        start, self._at = self._at, self._at + size
+        return bytes(self._data[start : self._at])
+
+    def readinto(self, buffer: Any) -> int:
+        start, self._at = self._at, self._at + len(buffer)
+        part = self._data[start : self._at]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def readline(self) -> bytes:
+        raise pickle.UnpicklingError("our streams have no lines")
+
+
 def load_with_slots(data: Any, buffers: Sequence[Any]) -> Any:
-    """The counterpart of ``dump_with_slots``."""
-    return _Unpickler(io.BytesIO(data), buffers=buffers).load()
+    """Unpickle what refers to slots."""
+    file: Any = _Stream(data) if type(data) is memoryview else io.BytesIO(data)
+    return _Unpickler(file, buffers=buffers).load()

@@ -8,11 +8,13 @@ from collections.abc import Collection, Mapping
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import Lane, NodeRecord
+from penstock.engine.origins import MOST, MOST_BYTES
 from penstock.engine.placed_files import follows_placed
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
+from penstock.engine.store_checks import check_store, stored_segments
 from penstock.errors import InternalError
 from penstock.model.data import FileRef, SegmentId, Value, VersionId, segments_of
-from penstock.model.tasks import FINAL, Failure, TaskState
+from penstock.model.tasks import FINAL, Failure, FailureKind, TaskState
 
 __all__ = ["check"]
 
@@ -43,6 +45,7 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
     _check_open_files(state)
     for number in state.early:
         _require(number in state.tasks, f"task {number} has handed over outputs, but is over")
+    _check_origins(state)
     ready = sum(task.state is TaskState.READY for task in state.tasks.values())
     held = len(state.ready) + len(state.io_ready) + len(state.gangs)
     _require(ready == held, f"{ready} tasks are READY, but {held} are in the ready sets")
@@ -51,6 +54,8 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
     for file in state.files:
         _check_chain(state, file)
     _check_segments(state, program_segments)
+    if state.store is not None:
+        check_store(state, state.store)
     _check_states(state)
 
 
@@ -105,7 +110,7 @@ def _check_devices(state: State) -> None:
     stored = _stored(state)
     for device in state.ledger.devices():
         holders = {task.task: task for task in io if task.device is device}
-        taken = sum(task.bandwidth for task in holders.values())
+        taken = sum(task.bandwidth for task in holders.values()) + sum(device.moves.values())
         whole = device.layer.bandwidth
         _require(device.holders == holders, f"device {device.name} has a wrong list of holders")
         _require(
@@ -129,6 +134,7 @@ def _stored(state: State) -> Counter[DeviceRecord]:
     stored: Counter[DeviceRecord] = Counter()
     for device, size in (*state.at_home.values(), *state.discarding.values()):
         stored[device] += size
+    stored += stored_segments(state)
     for version in state.versions.values():
         placed = version.placed
         if version.home is not None:
@@ -224,7 +230,11 @@ def _check_task(state: State, task: TaskRecord) -> None:
         _require_of(state, task, task.doom is None, "is doomed but on no lane")
         _require_of(state, task, task.task not in state.ledger.holders, "holds tokens but is on no lane")
     open_to_it = {number for number in task.call.streams if task in _readers(state, number)}
+    if on_lane:
+        # What was lost since the attempt was sent; it has the old content, or will say that it has not.
+        open_to_it |= {number for number in task.call.reads if task not in state.versions[number].waiters}
     missing = sum(state.versions[number].outcome is None for number in task.call.reads if number not in open_to_it)
+    missing += state.store is not None and state.store.waits(task.task)
     _require_of(state, task, task.missing == missing, f"counts {task.missing} missing versions of {missing}")
     waits = now is TaskState.WAITING
     interrupted = task.task in state.interrupted
@@ -234,10 +244,16 @@ def _check_task(state: State, task: TaskRecord) -> None:
         _require_of(state, task, task.lane.dying or task.lane.recalling, "is to be ended, but nobody ends it")
     for number in task.call.reads:
         version = state.versions[number]
-        failed = type(version.outcome) is Failure and not (interrupted and task.doom is not None)
+        outlived = interrupted and task.doom is not None
+        outlived = outlived or (on_lane and (number in state.origins.makers or _is_lost(version.outcome)))
+        failed = type(version.outcome) is Failure and not outlived
         _require_of(state, task, not failed, f"needs version {number}, which failed")
         if version.outcome is None and number not in open_to_it:
             _require_of(state, task, task in version.waiters, f"is not among those that version {number} will release")
+
+
+def _is_lost(outcome: object) -> bool:
+    return type(outcome) is Failure and outcome.kind is FailureKind.LOST
 
 
 def _readers(state: State, version: VersionId) -> Collection[TaskRecord]:
@@ -257,6 +273,21 @@ def _check_open_files(state: State) -> None:
             _require_of(state, reader, number in reader.call.streams, f"cannot read version {number} as a stream")
     for number in state.interrupted:
         _require(number in state.tasks, f"task {number} is to be ended, but is over")
+
+
+def _check_origins(state: State) -> None:
+    for number in state.recoveries:
+        _require(number in state.tasks, f"task {number} recovers from a loss, but is over")
+    origins = state.origins
+    known = {number: origin.call.task for origin in origins.by_task.values() for number in origin.call.writes}
+    _require(origins.makers == known, "the versions of which the origin is known are not those of the origins")
+    nbytes = sum(origin.nbytes for origin in origins.by_task.values())
+    _require(origins.nbytes == nbytes, f"origins take {nbytes} bytes, but {origins.nbytes} are counted")
+    _require(len(origins.by_task) <= MOST and nbytes <= MOST_BYTES, "too many origins are kept")
+    makers = {number for task in state.tasks.values() for number in task.call.writes}
+    for version in state.versions.values():
+        made = version.outcome is not None or version.version not in origins.makers or version.version in makers
+        _require(made, f"version {version.version} was lost, and nobody makes it again")
 
 
 # --- data -----------------------------------------------------------------------------------------------------------
@@ -318,6 +349,8 @@ def _check_segments(state: State, program: Mapping[SegmentId, int] | None) -> No
         counted.update(segments_of(version.outcome))
     for task in state.tasks.values():
         counted.update(task.call.segments)
+    for recovery in state.recoveries.values():
+        counted.update(recovery.spent)
     for segment, holders in state.segments.items():
         known = counted[segment] + (0 if program is None else program.get(segment, 0))
         right = holders >= max(known, 1) if program is None else holders == known

@@ -14,12 +14,15 @@ from penstock.engine.crowding import overflows
 from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import hold_segments, hold_states, release_segments
+from penstock.engine.lineage import note_lost_inputs
 from penstock.engine.open_files import begin_again, open_file, withdraw_open_files
+from penstock.engine.origins import in_segments, note_origin
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.placed_files import note_named, note_written
-from penstock.engine.placement import end_attempt, kill, make_ready, take_back
+from penstock.engine.placement import end_attempt, kill, take_back
 from penstock.engine.profiles import Times
 from penstock.engine.retries import tries_again
+from penstock.engine.segment_store import forget_needs, note_value
 from penstock.engine.state import Early, IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
 from penstock.model.commands import Discard
@@ -50,6 +53,7 @@ def finished(state: State, event: Finished) -> None:
     state.move(task, TaskState.DONE)
     state.done += count
     freed: list[TaskRecord] = []
+    stored = False
     versions = state.versions
     if state.open_files and any(type(output) is FileRef and output.rewritten for output in event.outputs):
         withdraw_open_files(state, task)  # whoever has begun to read begins again, with the files as they are now
@@ -61,9 +65,12 @@ def finished(state: State, event: Finished) -> None:
             continue
         if output is None:
             output = unchanged(state, task, version)
-        else:
-            _keep(state, version, output, node)
+            stored = stored or in_segments(output)
+        elif _keep(state, version, output, node):
+            stored = True
         settle(state, version, output, freed)
+    if stored:
+        note_origin(state, task, event.outputs)
     leave(state, task)
     if freed:
         release_successors(state, freed)
@@ -134,12 +141,15 @@ def _early_version(state: State, task: TaskRecord, event: OutputReady) -> Versio
     return version
 
 
-def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> None:
-    """Note where an output is and what it occupies."""
+def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> bool:
+    """Note where an output is and what it occupies; whether any of it lies in segments."""
     version.node = node
+    stored = False
     if type(output) is Value:
         if output.buffers or type(output.data) is not bytes:
             hold_segments(state, segments_of(output))
+            note_value(state, output)
+            stored = True
         if output.states:
             hold_states(state, output.states)
     elif version.file is not None:
@@ -147,6 +157,7 @@ def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> None
             version.scratch = output.path  # type: ignore[union-attr]
         else:
             note_named(state, version)
+    return stored
 
 
 def _delivered_before(state: State, task: TaskRecord, number: int, output: Slot) -> None:
@@ -206,12 +217,17 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
     if task.task in state.interrupted:
         _interrupted(state, task, doom)
         return
+    if failure.kind is FailureKind.LOST:
+        _inputs_lost(state, task, failure, doom)
+        return
     full = isinstance(task, IOTaskRecord) and failure.kind is FailureKind.STORAGE_FULL and doom is None
     if full and overflows(state, task, device):  # type: ignore[arg-type]
         state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
-        make_ready(state, task)
+        begin_again(state, task)
         return
     attempts = task.attempt - (task.full_layers if isinstance(task, IOTaskRecord) else 0)
+    if task.task in state.recoveries:
+        attempts -= state.recoveries[task.task].forgiven
     if tries_again(task.call.spec, failure.kind, attempts):
         if doom is not None and doom.kind is FailureKind.CANCELLED:
             failure = doom  # the program gave it up in the meantime
@@ -220,7 +236,7 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
             failure = replace(failure, kind=FailureKind.UNPLACEABLE, message=_unplaceable(failure.message))
         elif not task.in_place:
             state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
-            make_ready(state, task)
+            begin_again(state, task)
             return
         else:
             failure = replace(
@@ -229,6 +245,19 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
                 "(give the task retries=1 or more to make it work on a copy)",
             )
     finish_without_outputs(state, task, failure)
+
+
+def _inputs_lost(state: State, task: TaskRecord, failure: Failure, doom: Failure | None) -> None:
+    """An attempt could not read its inputs, so its body has not begun: it does not count."""
+    final = note_lost_inputs(state, task, failure)
+    if doom is not None and doom.kind is FailureKind.CANCELLED:
+        final = doom  # the program gave it up in the meantime
+    if final is not None:
+        finish_without_outputs(state, task, final)
+        return
+    state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
+    forget_needs(state, task)
+    begin_again(state, task)
 
 
 def _interrupted(state: State, task: TaskRecord, doom: Failure | None) -> None:

@@ -85,6 +85,7 @@ class DeviceRecord:
         "full_until",
         "holders",
         "layer",
+        "moves",
         "name",
         "node",
         "reserved",
@@ -114,6 +115,8 @@ class DeviceRecord:
         self.doubts = 0
         #: attempts that hold bandwidth here
         self.holders: dict[int, IOTaskRecord] = {}
+        #: segments of the store on their way to or from here, and the bandwidth that each holds
+        self.moves: dict[int, float] = {}
         #: attempts times seconds that they held bandwidth here, up to some time
         self._load = self._load_at = 0.0
         self.running = Running()
@@ -184,6 +187,19 @@ class DeviceRecord:
         self.free_bandwidth += task.bandwidth
         task.device = None
         task.bandwidth = 0.0
+        self.touch()
+
+    def lend(self, segment: int, bandwidth: float) -> None:
+        """Give the move of a segment bandwidth."""
+        if bandwidth > self.free_bandwidth or segment in self.moves:
+            raise InternalError(f"segment {segment} cannot take {bandwidth} of {self.name}: {self.free_bandwidth} left")
+        self.free_bandwidth -= bandwidth
+        self.moves[segment] = bandwidth
+        self.touch()
+
+    def settle(self, segment: int) -> None:
+        """Take the bandwidth of a segment's move back, exactly."""
+        self.free_bandwidth += self.moves.pop(segment)
         self.touch()
 
     def set_aside(self, task: IOTaskRecord) -> None:

@@ -21,10 +21,13 @@ from penstock.engine import (
     io_placement,
     learning,
     lifetimes,
+    lineage,
     placed_files,
     placement,
+    spilling,
     submission,
 )
+from penstock.engine.segment_store import StoreRules
 from penstock.engine.state import State, StorageRules
 from penstock.errors import InternalError
 from penstock.model import events
@@ -68,6 +71,9 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
     events.Draining: flushing.drain,
     events.SegmentMade: submission.segment_made,
     events.SegmentReleased: submission.release_segment,
+    events.Spilled: spilling.spilled,
+    events.Restored: spilling.restored,
+    events.SegmentsLost: lineage.segments_lost,
     events.Ticked: _ticked,
 }
 
@@ -82,9 +88,10 @@ class Engine:
         follows_data: bool = False,
         storage: StorageRules | None = None,
         elastic: bool = False,
+        store: StoreRules | None = None,
     ) -> None:
         rules = storage or StorageRules()
-        self.state = State(ready, follows_data=follows_data, storage=rules, elastic=elastic)
+        self.state = State(ready, follows_data=follows_data, storage=rules, elastic=elastic, store=store)
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """Take one event in, and say what is to be done about it."""
@@ -102,6 +109,9 @@ class Engine:
         return commands
 
     def _schedule(self, state: State) -> None:
+        store = state.store
+        if store is not None and store.records and store.is_pressed:
+            spilling.advance(state)
         if (state.ledger.open or state.hungry) and (len(state.ready) or state.gangs.count):
             placement.dispatch(state)
         # When nothing runs any more, what still waits for room must be helped or refused.
@@ -110,6 +120,9 @@ class Engine:
                 self._schedule(state)  # those that ignore the failure of what was refused may be ready now
         elif state.hungry_io:
             io_placement.send_more(state)
+        # When nothing runs any more, what still waits for memory must be let in.
+        if store is not None and store.parked and not state.ledger.holders and spilling.admit_one(state):
+            self._schedule(state)
 
     def _schedule_io(self, state: State) -> bool:
         """Place I/O tasks, and do what may be done meanwhile; whether some were refused for want of room."""

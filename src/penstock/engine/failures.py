@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from penstock.engine.lifetimes import drop_if_unused, hold_segments, hold_states
+from penstock.engine.origins import in_segments, note_origin
 from penstock.engine.outcomes import leave, release_successors, settle
 from penstock.engine.state import State, TaskRecord, VersionRecord
 from penstock.model.commands import Settle
@@ -130,10 +131,15 @@ def _finish_ignored(state: State, task: TaskRecord, failure: Failure) -> None:
     state.move(task, TaskState.DONE)
     state.failed += task.call.count
     freed: list[TaskRecord] = []
+    stored = False
     for number in task.call.writes:
         version = state.versions.get(number)
         if version is not None and version.outcome is None:
-            settle(state, version, unchanged(state, task, version), freed)
+            content = unchanged(state, task, version)
+            stored = stored or in_segments(content)
+            settle(state, version, content, freed)
+    if stored:
+        note_origin(state, task, (), ignored=True)
     leave(state, task)
     release_successors(state, freed)
 

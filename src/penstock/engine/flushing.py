@@ -39,7 +39,7 @@ def flush(state: State) -> None:
     if len(state.io_ready):
         return
     for node in list(islice(resting, _LOOKED)):
-        if not node.moves and not node.unlayered and not any(device.holders for device in node.devices):
+        if not node.moves and not node.unlayered and not any(device.holders or device.moves for device in node.devices):
             _move_next(state, node)
         if node in resting:
             resting.move_to_end(node)  # the others' turn comes with the next events

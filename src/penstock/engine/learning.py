@@ -195,7 +195,7 @@ def arrange(state: State) -> None:
             continue
         if _is_due(state, course):
             _keep_for(state, device, course)
-            course.open = not device.holders and not course.node.unlayered
+            course.open = not device.holders and not device.moves and not course.node.unlayered
             state.ledger.touched[course.node] = None
 
 

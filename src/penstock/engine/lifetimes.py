@@ -19,12 +19,21 @@ from penstock.engine.placed_files import (
     note_rest,
     take_home,
 )
+from penstock.engine.segment_store import free
 from penstock.engine.state import State, VersionRecord
-from penstock.model.commands import Discard, DropState, Free, Publish
+from penstock.model.commands import Discard, DropState, Publish
 from penstock.model.data import FileRef, SegmentId, Value, segments_of
 from penstock.model.events import Published
 
-__all__ = ["chain_file", "drop_if_unused", "file_published", "hold_segments", "hold_states", "release_segments"]
+__all__ = [
+    "chain_file",
+    "drop_if_unused",
+    "file_published",
+    "hold_segments",
+    "hold_states",
+    "release_content",
+    "release_segments",
+]
 
 
 def hold_segments(state: State, segments: Iterable[SegmentId]) -> None:
@@ -41,7 +50,7 @@ def release_segments(state: State, segments: Iterable[SegmentId]) -> None:
             state.segments[segment] = left
         else:
             del state.segments[segment]
-            state.out.append(Free(segment))
+            free(state, segment)
 
 
 def hold_states(state: State, states: Iterable[str]) -> None:
@@ -58,6 +67,14 @@ def _release_states(state: State, states: Iterable[str]) -> None:
         else:
             del state.object_states[one]
             state.out.append(DropState(one))
+
+
+def release_content(state: State, content: Value) -> None:
+    """A version has this content no longer."""
+    if content.buffers or type(content.data) is not bytes:
+        release_segments(state, segments_of(content))
+    if content.states:
+        _release_states(state, content.states)
 
 
 def chain_file(state: State, version: VersionRecord, file: str) -> None:
@@ -99,11 +116,8 @@ def file_published(state: State, event: Published) -> None:
 def _forget(state: State, version: VersionRecord) -> None:
     if state.versions.pop(version.version, None) is None:
         return
-    outcome = version.outcome
-    if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
-        release_segments(state, segments_of(outcome))
-    if type(outcome) is Value and outcome.states:
-        _release_states(state, outcome.states)
+    if type(version.outcome) is Value:
+        release_content(state, version.outcome)
     if version.home is not None:
         version.home[0].remove(version.home[1])  # it never took its name
         state.io_changed = True

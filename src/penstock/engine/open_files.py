@@ -10,8 +10,11 @@ fails.
 
 from __future__ import annotations
 
+from penstock.engine.failures import fail_for_want_of
+from penstock.engine.lifetimes import release_segments
 from penstock.engine.outcomes import release_successors
 from penstock.engine.placement import kill, make_ready, recall
+from penstock.engine.segment_store import forget_needs
 from penstock.engine.state import OpenFile, State, TaskRecord, VersionRecord
 from penstock.model.data import FileRef
 from penstock.model.tasks import TaskState
@@ -69,7 +72,30 @@ def _stop_reading(state: State, reader: TaskRecord) -> None:
 def begin_again(state: State, task: TaskRecord) -> None:
     """A task that is on no lane any more is tried as soon as all it reads is there."""
     state.interrupted.discard(task.task)
-    if task.missing:
+    recovery = state.recoveries.get(task.task)
+    if recovery is not None and recovery.spent:
+        release_segments(state, recovery.spent)  # what the attempt was to change in place is of no use any more
+        recovery.spent = []
+    lost: list[VersionRecord] = []
+    for number in task.call.reads:
+        version = state.versions[number]
+        if version.for_consumers is not None:
+            fail_for_want_of(state, task, version)
+            return
+        if version.outcome is None and not _waits_for(state, task, version):
+            lost.append(version)  # while the attempt was under way
+    if lost:
+        forget_needs(state, task)
+        task.missing += len(lost)
+        for version in lost:
+            version.waiters.append(task)
+    if task.missing or task.task in state.recoveries:
         state.move(task, TaskState.WAITING)
-    else:
+    if not task.missing:
         make_ready(state, task)
+
+
+def _waits_for(state: State, task: TaskRecord, version: VersionRecord) -> bool:
+    """Whether a task will be told when a version exists, or need not be since it reads it meanwhile."""
+    opened = state.open_files.get(version.version)
+    return task in version.waiters or (opened is not None and task in opened.readers)

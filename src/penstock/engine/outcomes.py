@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.engine.lifetimes import drop_if_unused, release_segments
 from penstock.engine.placement import make_ready
+from penstock.engine.segment_store import forget_needs
 from penstock.engine.state import State, TaskRecord, VersionRecord
 from penstock.model.commands import Settle
 from penstock.model.data import Slot
@@ -40,8 +41,14 @@ def release_successors(state: State, freed: list[TaskRecord]) -> None:
 def leave(state: State, task: TaskRecord) -> None:
     """A task is over: what it read has one reader less."""
     del state.tasks[task.task]
+    if state.store is not None and state.store.records:
+        forget_needs(state, task)
     if state.early:
         state.early.pop(task.task, None)
+    if state.recoveries:
+        recovery = state.recoveries.pop(task.task, None)
+        if recovery is not None and recovery.spent:
+            release_segments(state, recovery.spent)
     call = task.call
     if call.streams:
         _stop_counting_on(state, task)

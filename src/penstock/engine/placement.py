@@ -14,6 +14,7 @@ from penstock.engine import implementations, learning, profiles
 from penstock.engine.deadlines import is_due
 from penstock.engine.ledger import Lane
 from penstock.engine.reservations import look, note_start, review
+from penstock.engine.segment_store import admits
 from penstock.engine.sending import send
 from penstock.engine.state import NOWHERE, IOTaskRecord, State, TaskRecord
 from penstock.model.commands import Kill, Recall
@@ -55,6 +56,9 @@ def make_ready(state: State, task: TaskRecord) -> None:
     if not task.serial:
         state.serials += 1
         task.serial = state.serials
+    store = state.store
+    if store is not None and store.records and not admits(state, store, task):
+        return
     implementations.reopen(task)
     state.move(task, TaskState.READY)
     if state.follows_data and len(state.ledger.nodes) > 1:

@@ -20,6 +20,7 @@ _HOPELESS = frozenset(
         FailureKind.UNPLACEABLE,
         FailureKind.STOPPED,
         FailureKind.STORAGE_FULL,
+        FailureKind.LOST,
     }
 )
 

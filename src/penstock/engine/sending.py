@@ -8,7 +8,7 @@ from penstock.engine.ledger import Lane
 from penstock.engine.placed_files import is_redirected
 from penstock.engine.state import IOTaskRecord, State, TaskRecord
 from penstock.model.commands import Launch
-from penstock.model.data import Piece, Slot, segments_of
+from penstock.model.data import Piece, SegmentId, Slot, segments_of
 from penstock.model.tasks import Failure, OnFailure
 
 __all__ = ["send"]
@@ -94,7 +94,7 @@ def _sole_owner(state: State, task: TaskRecord) -> bool:
     if _keeps_input(task):
         return False
     pieces = [buffer for buffer in call.args.buffers[: call.writable_buffers] if type(buffer) is Piece]
-    return bool(pieces) and all(state.segments[piece.segment] == 1 for piece in pieces)
+    return _is_ours(state, {piece.segment for piece in pieces})
 
 
 def _sole_user(state: State, task: TaskRecord, index: int, content: Slot) -> bool:
@@ -110,8 +110,14 @@ def _sole_user(state: State, task: TaskRecord, index: int, content: Slot) -> boo
         version = state.versions[slot]
         if version.held or version.uses > 1:
             return False
-    segments = segments_of(content)
-    return bool(segments) and all(state.segments[segment] == 1 for segment in segments)
+    return _is_ours(state, segments_of(content))
+
+
+def _is_ours(state: State, segments: set[SegmentId]) -> bool:
+    """Whether these exist for one user only, and in memory: what lies on disk has a checksum, so it stays as it is."""
+    if not segments or any(state.segments[segment] != 1 for segment in segments):
+        return False
+    return state.store is None or not state.store.is_spilled(segments)
 
 
 def _may_publish(state: State, task: TaskRecord, file: str) -> bool:

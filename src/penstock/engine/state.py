@@ -1,4 +1,6 @@
-"""What the engine remembers: tasks, versions, segments, nodes, files on layers, and how long functions take."""
+"""What the engine remembers: tasks, versions, segments, nodes, files on layers, and how long functions take. It is long
+because every field that handlers share is explained in one place.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,15 @@ from msgspec import Struct
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.gangs import Gangs
 from penstock.engine.ledger import Lane, Ledger, NodeRecord
+from penstock.engine.origins import Origins
 from penstock.engine.profiles import Times
 from penstock.engine.reservations import Reservations
+from penstock.engine.segment_store import Store, StoreRules
 from penstock.engine.story import Story
 from penstock.errors import InternalError
 from penstock.model.commands import Command
 from penstock.model.data import FileRef, SegmentId, Slot, TaskId, VersionId
-from penstock.model.events import Note, Report
+from penstock.model.events import Lost, Note, Report, RunAgain
 from penstock.model.resources import Auto, Requirements
 from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskSpec, TaskState
 from penstock.scheduling.io import IOReadySet
@@ -34,6 +38,7 @@ __all__ = [
     "IOTaskRecord",
     "OpenFile",
     "Placed",
+    "Recovery",
     "State",
     "StorageRules",
     "TaskRecord",
@@ -240,6 +245,20 @@ class OpenFile:
         self.readers: dict[TaskRecord, None] = {}
 
 
+class Recovery:
+    """What the loss of data means for a task that is not over."""
+
+    __slots__ = ("forgiven", "lost", "spent")
+
+    def __init__(self) -> None:
+        #: attempts that do not count: those before it had to be run again, and those that found an input lost
+        self.forgiven = 0
+        #: attempts that found an input lost
+        self.lost = 0
+        #: segments that its attempt changes in place, and whose version is being made again for others
+        self.spent: list[SegmentId] = []
+
+
 class StorageRules(Struct, frozen=True):
     """How storage is scheduled in this run."""
 
@@ -258,11 +277,21 @@ class StorageRules(Struct, frozen=True):
 class State:
     """All state of the engine, and the few operations every handler shares."""
 
-    def __init__(self, ready: ReadySet, *, follows_data: bool, storage: StorageRules, elastic: bool) -> None:
+    def __init__(
+        self,
+        ready: ReadySet,
+        *,
+        follows_data: bool,
+        storage: StorageRules,
+        elastic: bool,
+        store: StoreRules | None,
+    ) -> None:
         self.tasks: dict[TaskId, TaskRecord] = {}
         self.versions: dict[VersionId, VersionRecord] = {}
         #: holders of each segment: the program, unfinished calls, versions
         self.segments: dict[SegmentId, int] = {}
+        #: where segments are, if memory for them is limited
+        self.store = None if store is None else Store(store)
         #: versions that refer to each state of a persistent object
         self.object_states: dict[str, int] = {}
         self.ledger = Ledger(ready)
@@ -299,7 +328,7 @@ class State:
         #: live versions of each file, oldest first
         self.files: dict[str, OrderedDict[VersionId, None]] = {}
         #: attempts and tasks that ended without delivering, for the log; whoever drives the engine empties it
-        self.reports: list[Report] = []
+        self.reports: list[Report | Lost | RunAgain] = []
         #: versions of files that are being given their name
         self.publishing: set[VersionId] = set()
         #: the first number of each function whose constraint is learned, by its identity
@@ -341,6 +370,10 @@ class State:
         self.crowded_since: float | None = None
         #: the run is over: nothing is started any more
         self.draining = False
+        #: how versions in segments came to be
+        self.origins = Origins()
+        #: tasks that are run again, or wait again, because data were lost
+        self.recoveries: dict[TaskId, Recovery] = {}
         self.done = 0
         self.failed = 0
         self.cancelled = 0

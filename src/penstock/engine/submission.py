@@ -9,6 +9,7 @@ from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments,
 from penstock.engine.nodes import most_processes
 from penstock.engine.outcomes import release_successors, settle
 from penstock.engine.placement import kill, make_ready, recall
+from penstock.engine.segment_store import note_segment, note_value
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import ConstraintError, InternalError
 from penstock.model.data import FileRef, Value, segments_of
@@ -16,13 +17,13 @@ from penstock.model.events import CancelRequested, Provided, Released, SegmentMa
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import Failure, FailureKind, TaskCall, TaskState
 
-__all__ = ["cancel", "ensure_possible", "provide", "release", "release_segment", "segment_made", "submit"]
+__all__ = ["cancel", "ensure_possible", "new_record", "provide", "release", "release_segment", "segment_made", "submit"]
 
 
 def submit(state: State, event: Submitted) -> None:
     """Enter a call into the graph; it is ready at once if all it reads exists."""
     call = event.call
-    task = state.tasks[call.task] = _record(state, call)
+    task = state.tasks[call.task] = new_record(state, call)
     versions = state.versions
     blocker: VersionRecord | None = None
     for number in call.reads:
@@ -44,6 +45,8 @@ def submit(state: State, event: Submitted) -> None:
         _chain_files(state, task)
     if call.segments:
         hold_segments(state, call.segments)
+        if state.store is not None:
+            _note_segments(state, call)
     if blocker is not None:
         fail_for_want_of(state, task, blocker)
     elif state.ledger.shrunk and state.is_hopeless(task.requirements):
@@ -53,7 +56,14 @@ def submit(state: State, event: Submitted) -> None:
         make_ready(state, task)
 
 
-def _record(state: State, call: TaskCall) -> TaskRecord:
+def _note_segments(state: State, call: TaskCall) -> None:
+    for value in (call.args, *call.slots):
+        if type(value) is Value:
+            note_value(state, value)
+
+
+def new_record(state: State, call: TaskCall) -> TaskRecord:
+    """What is remembered of a call that is not over."""
     spec = call.spec
     need = spec.requirements
     if not need.io:
@@ -89,6 +99,7 @@ def provide(state: State, event: Provided) -> None:
     elif event.value is not None:
         hold_segments(state, segments_of(event.value))
         if type(event.value) is Value:
+            note_value(state, event.value)
             hold_states(state, event.value.states)
         version.bytes_at = event.bytes_at
         freed: list[TaskRecord] = []
@@ -107,6 +118,7 @@ def release(state: State, event: Released) -> None:
 def segment_made(state: State, event: SegmentMade) -> None:
     """The program stored buffers and holds them."""
     hold_segments(state, (event.segment,))
+    note_segment(state, event.segment, event.size, spilled=event.spilled)
 
 
 def release_segment(state: State, event: SegmentReleased) -> None:

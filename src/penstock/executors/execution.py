@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock.data.segments import Access, Segments
+from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
 from penstock.data.slots import ElementFailed, FailedElement, Slots, current
 from penstock.errors import SerializationError
 from penstock.executors.early import Channel, Mismatch, Possible, following
+from penstock.executors.lost_inputs import unreadable
 from penstock.executors.nested import forget_unlooked, raise_unlooked
 from penstock.executors.strict import InputWatch
-from penstock.executors.tracebacks import describe
+from penstock.executors.tracebacks import describe, is_of_body
 from penstock.executors.updated import Updated
 from penstock.executors.wire import STREAM, Define, Done, Error, Run
 from penstock.executors.written_files import Layers, WrittenFiles, is_for_want_of_room
@@ -31,6 +32,7 @@ from penstock.model.data import FileRef, Slot, Value
 from penstock.model.tasks import Failure, FailureKind
 
 if TYPE_CHECKING:
+    from penstock.executors.read_cache import ReadCache
     from penstock.executors.stream_files import AttemptStreams
 
 __all__ = ["Function", "carry_out", "define", "inside_task"]
@@ -97,15 +99,18 @@ def carry_out(
     strict: bool,
     channel: Channel | None = None,
     alone: bool = False,
+    cache: ReadCache | None = None,
 ) -> Done | Error:
     """Run one attempt and say how it ended; never raises.
 
     What the body hands over before its end goes to ``channel``. ``alone``: nothing else runs in this process.
+    ``cache`` has objects that earlier tasks read.
     """
     started = time.perf_counter()
     _depth.tasks += 1
     previous, objects_outside = current.slots, current.loaded
     current.loaded = {}
+    current.mapped = [] if alone else None  # where others may drop a result unseen, it refers to segments of its own
     files = WrittenFiles(run, function, segments, layers)
     streams = None if run.stream is None else _streams(run, function, segments, files, channel)
     release: Possible | None = None
@@ -116,10 +121,10 @@ def carry_out(
         if run.items >= 0:
             outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
         elif run.outputs or strict:
-            outputs = _carry_out_call(run, function, segments, files, release, streams, strict=strict)
+            outputs = _carry_out_call(run, function, segments, files, release, streams, cache, strict=strict)
         else:
             if run.slots:
-                current.slots = _filled(run, segments, {})
+                current.slots = _filled(run, segments, {}, cache)
             args, kwargs = load(run.args, segments, slots=bool(run.slots))
             if current.unfilled is not None:
                 current.unfilled.fill()
@@ -139,6 +144,9 @@ def carry_out(
         files.withdraw()
         if current.staged is not None:
             current.staged.withdraw()
+        if isinstance(error, SegmentLost) and not is_of_body(error):
+            lost = unreadable(error, (run.args, *run.slots), segments)
+            return Error(run.task, run.attempt, lost, time.perf_counter() - started)
         failure = replace(_failure(error, function), arguments=_arguments(run, segments))
         if run.layer and is_for_want_of_room(error):
             failure = replace(failure, kind=FailureKind.STORAGE_FULL)
@@ -146,7 +154,7 @@ def carry_out(
     finally:
         _depth.tasks -= 1
         current.slots, current.loaded = previous, objects_outside
-        current.staged = current.unfilled = None
+        current.staged = current.unfilled = current.mapped = None
         if release is not None:
             following(None, alone=alone)
         if streams is not None:
@@ -194,11 +202,12 @@ def _carry_out_call(
     files: WrittenFiles,
     release: Possible | None,
     streams: AttemptStreams | None,
+    cache: ReadCache | None,
     *,
     strict: bool,
 ) -> list[Slot | None]:
     in_place: InPlace = {}
-    current.slots = _filled(run, segments, in_place)
+    current.slots = _filled(run, segments, in_place, cache)
     access = Access.IN_PLACE if run.args_in_place else Access.COPY
     *_, args, kwargs = load(run.args, segments, access, in_place, slots=True, writable=run.writable_buffers)
     if current.unfilled is not None:
@@ -223,7 +232,7 @@ def _carry_out_call(
     objects = updated.objects()
     if current.loaded:
         _stage_objects(objects, function, strict=strict)
-    outputs = _returned(result, function, segments, release)
+    outputs = _returned(result, function, segments, release, in_place)
     if streams is not None:
         streams.await_ends()
     for index, (output, obj) in enumerate(zip(run.outputs, objects, strict=True)):
@@ -237,7 +246,7 @@ def _carry_out_call(
     return outputs
 
 
-def _filled(run: Run, segments: Segments, in_place: InPlace) -> Slots:
+def _filled(run: Run, segments: Segments, in_place: InPlace, cache: ReadCache | None) -> Slots:
     """The slots of an attempt."""
     contents, changed_in_place, writable = run.slots, frozenset(run.in_place), frozenset(run.writable)
 
@@ -247,12 +256,14 @@ def _filled(run: Run, segments: Segments, in_place: InPlace) -> Slots:
             return content.path
         assert type(content) is Value
         if index in changed_in_place:
-            return load(content, segments, Access.IN_PLACE, in_place, slots=True)
-        current.writable = index in writable
+            return load(content, segments, Access.IN_PLACE, in_place, inside=True)
+        current.writable = current.updating = index in writable
         try:
-            return load(content, segments, Access.COPY if current.writable else Access.READ, slots=True)
+            if cache is not None and not current.writable:
+                return cache.object(content, lambda: load(content, segments, inside=True))
+            return load(content, segments, Access.COPY if current.writable else Access.READ, inside=True)
         finally:
-            current.writable = True
+            current.writable, current.updating = True, False
 
     return Slots(len(contents), fill)
 
@@ -264,7 +275,9 @@ def _stage_objects(updated: Sequence[Any], function: Function, *, strict: bool) 
     current.staged = Outgoing(function.name, updated, strict=strict)
 
 
-def _returned(result: Any, function: Function, segments: Segments, release: Possible | None) -> list[Slot | None]:
+def _returned(
+    result: Any, function: Function, segments: Segments, release: Possible | None, in_place: InPlace | None = None
+) -> list[Slot | None]:
     """The return value as one value per declared return."""
     if release is not None and (function.generator or function.returns == STREAM):
         return release.get().rest(result)
@@ -274,7 +287,7 @@ def _returned(result: Any, function: Function, segments: Segments, release: Poss
         return [NONE]
     what = f"the value that task {function.name} returned"
     if function.returns in (-1, 1):
-        return [dump(result, segments, what)]
+        return [dump(result, segments, what, in_place)]
     if function.returns == 0:
         raise Mismatch(f"task {function.name} declares returns=0 but returned a value of type {type(result).__name__}")
     if not isinstance(result, tuple | list):
@@ -284,7 +297,7 @@ def _returned(result: Any, function: Function, segments: Segments, release: Poss
         )
     if len(result) != function.returns:
         raise Mismatch(f"task {function.name} declares returns={function.returns} but returned {len(result)} values")
-    return [dump(part, segments, what) for part in result]
+    return [dump(part, segments, what, in_place) for part in result]
 
 
 def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[Value, Value]:

@@ -325,6 +325,10 @@ def remove_directories(directories: Sequence[bytes]) -> None:
         for link in _links_in(directory):
             shutil.rmtree(link, ignore_errors=True)
         shutil.rmtree(directory, ignore_errors=True)
+        parent = os.path.dirname(directory)
+        if parent.endswith(b"-layer"):  # the run's folder on a storage layer, unless finished files are there too
+            with contextlib.suppress(OSError):
+                os.rmdir(parent)
 
 
 def _links_in(directory: bytes) -> list[bytes]:

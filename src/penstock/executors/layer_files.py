@@ -33,6 +33,8 @@ class LayerFolder:
         self.root = os.path.join(mount, f"{run}-layer")
         self.work = os.path.join(self.root, "work")
         self.kept = os.path.join(self.root, "kept")
+        #: segments of the store that memory had no room for
+        self.spilled = os.path.join(self.work, "spilled")
 
     def private(self, file: str, task: int, owner: str) -> str:
         """The folder in which an attempt writes a file."""

@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from penstock.data.segments import Segments
 from penstock.executors import mpi_world
 from penstock.executors.early import following
 from penstock.executors.execution import Function, carry_out, define
@@ -42,7 +41,7 @@ from penstock.executors.mpi_wire import (
     frames_to_rank,
 )
 from penstock.executors.wire import Define, Done, Run, frame
-from penstock.executors.worker import emulate, near_device
+from penstock.executors.worker import attach, emulate, near_device
 from penstock.persistent.where import connect
 
 __all__ = ["main"]
@@ -81,7 +80,8 @@ class _Rank:
         self._world = world
         self._channel = channel
         self._strict = setup.strict
-        self._segments = Segments(setup.memory_dir, setup.spill_dir, welcome.writer + 1 + world.rank)
+        writer = welcome.writer + 1 + world.rank
+        self._segments = attach(setup, writer)
         connect(setup.store)
         self._layers = {layer.name: layer for layer in setup.layers}
         if any(layer.curve for layer in setup.layers):

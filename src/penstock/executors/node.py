@@ -33,7 +33,6 @@ from penstock.executors.worker import SETUP, Setup
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, NodeLost, OutputReady, Recalled, Warmed, WorkerLost
-from penstock.model.resources import StorageLayer
 from penstock.model.worlds import World
 
 __all__ = ["NodeExecutor"]
@@ -61,9 +60,7 @@ class NodeExecutor:
         io_lanes: int,
         *,
         segments: Segments,
-        layers: Sequence[StorageLayer],
-        strict: bool,
-        store: str,
+        setup: Setup,
         cpus: Sequence[tuple[int, ...]],
         cleanup: Sequence[str],
         observe: Observer,
@@ -77,7 +74,6 @@ class NodeExecutor:
         self._observe = observe
         #: code of every function that may be launched
         self.functions: dict[int, Define] = {}
-        setup = Setup(segments.memory_dir, segments.spill_dir, strict, list(layers), store=store)
         self._setup = msgspec.json.encode(setup).decode()
         self._seats = [Seat(lane, io=lane >= lanes) for lane in range(lanes + io_lanes)]
         #: processes of the I/O pool with nothing to do, and since when, oldest first

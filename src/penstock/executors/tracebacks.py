@@ -11,7 +11,7 @@ from penstock.data.serializer import dump_stream
 from penstock.errors import SerializationError
 from penstock.model.tasks import Failure, FailureKind
 
-__all__ = ["describe"]
+__all__ = ["describe", "is_of_body"]
 
 #: packages whose frames come before the task's body
 _OURS = ("penstock.executors.", "penstock.data.")
@@ -33,6 +33,11 @@ def describe(error: BaseException, task: str) -> Failure:
     told = kind in (FailureKind.EXCEPTION, FailureKind.RETURNS)
     text = _text(error) if told else ""  # before pickling, which takes the frames off
     return Failure(kind, message, _pickled(error), text)
+
+
+def is_of_body(error: BaseException) -> bool:
+    """Whether an exception was raised by the task's body, and not while its arguments were made."""
+    return _user_frames(error.__traceback__) is not None
 
 
 def _words(error: BaseException) -> str:

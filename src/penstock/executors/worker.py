@@ -16,12 +16,13 @@ import msgspec
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.outbox import Outbox
-from penstock.executors.wire import CLAIM, Down, Frames, Grant, Ready, Run, claimed, frames_down
+from penstock.executors.read_cache import ReadCache
+from penstock.executors.wire import CLAIM, Down, Error, Frames, Grant, Ready, Run, claimed, frames_down
 from penstock.model.resources import StorageLayer
 from penstock.model.worlds import World
 from penstock.persistent.where import connect
 
-__all__ = ["SETUP", "Setup", "serve"]
+__all__ = ["SETUP", "Setup", "attach", "serve"]
 
 #: environment variable that carries a worker's ``Setup``
 SETUP = "PENSTOCK_INTERNAL_SETUP"
@@ -40,16 +41,29 @@ class Setup(msgspec.Struct):
     spill_dir: str
     strict: bool
     layers: list[StorageLayer] = []
+    #: where segments are spilled to on storage layers, by layer
+    layer_dirs: dict[str, str] = {}
     #: the process keeps an MPI world, and its tasks are carried out by the ranks
     world: World | None = None
     #: address of the store of persistent objects
     store: str | None = None
+    #: bytes of memory for turning objects to bytes and back, over all processes
+    serialization_memory: int | None = None
+    #: bytes of objects that each worker keeps for the next tasks
+    read_cache: int = 0
+
+
+def attach(setup: Setup, writer: int) -> Segments:
+    """The store as a process of the run sees it."""
+    segments = Segments(setup.memory_dir, setup.spill_dir, writer, layer_dirs=setup.layer_dirs)
+    segments.admit(setup.serialization_memory)
+    return segments
 
 
 def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None:
     """Carry out tasks until the other side closes."""
     setup = msgspec.json.decode(os.environ.pop(SETUP), type=Setup)
-    segments = Segments(setup.memory_dir, setup.spill_dir, worker_id)
+    segments = attach(setup, worker_id)
     connect(setup.store)
     if setup.world is not None:
         from penstock.executors.mpi import keep_world
@@ -64,6 +78,7 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     outbox.say(Ready())
     channel = _Upstream(outbox, inbox)
     claims = _Claims(tasks)
+    cache = ReadCache(setup.read_cache) if setup.read_cache else None
     # Asking for the number of this process after every task would be felt.
     forked: list[bool] = []
     os.register_at_fork(after_in_child=lambda: forked.append(True))
@@ -75,8 +90,17 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
         cpus = layers[run.layer].cpus if run.layer else ()
         with near_device(cpus) if cpus else _anywhere:
             outcome = carry_out(
-                run, inbox.functions[run.function], segments, layers, strict=setup.strict, channel=channel, alone=True
+                run,
+                inbox.functions[run.function],
+                segments,
+                layers,
+                strict=setup.strict,
+                channel=channel,
+                alone=True,
+                cache=cache,
             )
+        if cache is not None and type(outcome) is Error:
+            cache.clear()
         if forked:
             os._exit(0)  # the task forked, and its child came back here too
         outbox.say(outcome)

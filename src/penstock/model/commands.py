@@ -7,7 +7,22 @@ from msgspec import Struct
 from penstock.model.data import SegmentId, Slot, TaskId, VersionId
 from penstock.model.tasks import Failure, TaskCall
 
-__all__ = ["Command", "Discard", "DropState", "Free", "Kill", "Launch", "Move", "Publish", "Recall", "Settle", "Warm"]
+__all__ = [
+    "Command",
+    "Discard",
+    "Divert",
+    "DropState",
+    "Free",
+    "Kill",
+    "Launch",
+    "Move",
+    "Publish",
+    "Recall",
+    "Restore",
+    "Settle",
+    "Spill",
+    "Warm",
+]
 
 
 # There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.
@@ -72,6 +87,34 @@ class Free(Struct, frozen=True):
     """Nobody can read this segment any more."""
 
     segment: SegmentId
+    #: bytes, where the store is limited
+    size: int = 0
+    #: it takes room on a storage layer: answer with ``Discarded`` once it is gone
+    tell: bool = False
+
+
+class Spill(Struct, frozen=True):
+    """Move a segment from memory to disk; answered by ``Spilled``."""
+
+    segment: SegmentId
+    #: the storage layer to go to; empty: the run's own place
+    layer: str
+    size: int
+
+
+class Restore(Struct, frozen=True):
+    """Move a segment from disk to memory; answered by ``Restored``."""
+
+    segment: SegmentId
+    #: the storage layer that it is on; empty: the run's own place
+    layer: str
+    size: int
+
+
+class Divert(Struct, frozen=True):
+    """From now on new segments are written to disk, or to memory again."""
+
+    to_disk: bool
 
 
 class DropState(Struct, frozen=True):
@@ -111,4 +154,6 @@ class Discard(Struct, frozen=True):
     tell: bool = False
 
 
-Command = Launch | Recall | Kill | Warm | Settle | Free | DropState | Publish | Move | Discard
+Command = (
+    Launch | Recall | Kill | Warm | Settle | Free | Spill | Restore | Divert | DropState | Publish | Move | Discard
+)

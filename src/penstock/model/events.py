@@ -20,6 +20,7 @@ __all__ = [
     "FileDropped",
     "Finished",
     "HomeWanted",
+    "Lost",
     "Moved",
     "NodeJoined",
     "NodeLost",
@@ -30,8 +31,12 @@ __all__ = [
     "Recalled",
     "Released",
     "Report",
+    "Restored",
+    "RunAgain",
     "SegmentMade",
     "SegmentReleased",
+    "SegmentsLost",
+    "Spilled",
     "Submitted",
     "Ticked",
     "Warmed",
@@ -193,12 +198,59 @@ class SegmentMade(Struct, frozen=True):
 
     segment: SegmentId
     size: int
+    #: they lie on disk
+    spilled: bool = False
 
 
 class SegmentReleased(Struct, frozen=True):
     """The program no longer holds a segment."""
 
     segment: SegmentId
+
+
+class SegmentsLost(Struct, frozen=True):
+    """Segments are gone, or hold other bytes than were written."""
+
+    segments: tuple[SegmentId, ...]
+    #: what is wrong with which file, in words
+    why: str
+
+
+class Lost(Struct, frozen=True):
+    """Not for the engine but of it, for the log: the content of a version was lost."""
+
+    version: VersionId
+    #: the task that made it; 0 if that is not known
+    task: TaskId
+    why: str
+    #: it is computed again; if not, it has failed
+    again: bool
+
+
+class RunAgain(Struct, frozen=True):
+    """Not for the engine but of it, for the log: a task that had delivered is run again, since data were lost."""
+
+    call: TaskCall
+
+
+class Spilled(Struct, frozen=True):
+    """A segment asked for by ``Spill`` is complete on disk and not in memory any more, or is where it was."""
+
+    segment: SegmentId
+    #: why it could not be moved, in words
+    error: str = ""
+    #: it is nowhere
+    lost: bool = False
+
+
+class Restored(Struct, frozen=True):
+    """A segment asked for by ``Restore`` is in memory and not on disk any more, or is where it was."""
+
+    segment: SegmentId
+    #: why it could not be moved, in words
+    error: str = ""
+    #: it is nowhere, or its bytes are not those that were written
+    lost: bool = False
 
 
 class Report(Struct, frozen=True):
@@ -284,5 +336,8 @@ Event = (
     | Draining
     | SegmentMade
     | SegmentReleased
+    | Spilled
+    | Restored
+    | SegmentsLost
     | Ticked
 )

@@ -60,7 +60,7 @@ TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = frozenset(
         (_S.READY, _S.RUNNING),
         (_S.READY, _S.QUEUED),
         (_S.READY, _S.CANCELLED),
-        (_S.READY, _S.WAITING),  # who was writing a file that it reads as a stream has failed
+        (_S.READY, _S.WAITING),  # who was writing a file that it reads has failed, or what it reads was lost
         (_S.READY, _S.FAILED),  # the last node that could run it is gone, or no layer has room
         (_S.READY, _S.DONE),  # no layer has room, and its failure is to be ignored
         (_S.QUEUED, _S.RUNNING),  # it became the head of its lane
@@ -72,7 +72,7 @@ TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = frozenset(
         (_S.RUNNING, _S.FAILED),
         (_S.RUNNING, _S.CANCELLED),
         (_S.RUNNING, _S.READY),  # it is tried again
-        (_S.RUNNING, _S.WAITING),  # it begins anew when what it was reading is written anew
+        (_S.RUNNING, _S.WAITING),  # it begins anew when what it was reading is written anew, or was lost
     }
 )
 
@@ -105,6 +105,8 @@ class FailureKind(Enum):
     STOPPED = "stopped"
     #: the storage layer it was writing to has no room left
     STORAGE_FULL = "storage_full"
+    #: what it made, or what it needs, was lost and cannot be computed again
+    LOST = "lost"
 
 
 class Failure(Struct, frozen=True, array_like=True):
@@ -125,6 +127,8 @@ class Failure(Struct, frozen=True, array_like=True):
     output: str = ""
     #: the arguments, in short
     arguments: str = ""
+    #: segments that an attempt needed and could not read
+    lost: tuple[SegmentId, ...] = ()
 
 
 class TaskSpec(Struct, frozen=True, array_like=True):

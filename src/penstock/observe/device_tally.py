@@ -102,6 +102,8 @@ class StorageTally:
         self.constraints: dict[tuple[str, str], ConstraintTally] = {}
         #: ready I/O tasks that wait; any device may be theirs
         self.waiting = 0
+        #: bytes of the object store that went to disk for want of memory, and came back
+        self.spilled = self.restored = 0
 
     def lines(self, now: float) -> list[DeviceLine]:
         """The devices that were used, as they stand at ``now``."""
@@ -179,6 +181,16 @@ class StorageTally:
             source.flushed += record.bytes
         if target is not None and target.first is None:
             target.first = record.t
+
+    def on_spilled(self, record: records.Spilled) -> None:
+        """A part of the object store went to disk."""
+        if not record.error:
+            self.spilled += record.bytes
+
+    def on_restored(self, record: records.Restored) -> None:
+        """A part of the object store came back."""
+        if not record.error:
+            self.restored += record.bytes
 
     def on_epoch_ended(self, record: records.EpochEnded) -> None:
         """Another value was measured; the next epoch shows itself by its launches."""

@@ -18,6 +18,8 @@ from penstock.observe.storage_records import (
     EpochEnded,
     Freed,
     Moved,
+    Restored,
+    Spilled,
 )
 from penstock.observe.stream_records import (
     FileBorn,
@@ -48,6 +50,7 @@ __all__ = [
     "Freed",
     "Launched",
     "Layer",
+    "Lost",
     "Moved",
     "NodeJoined",
     "NodeLost",
@@ -56,8 +59,10 @@ __all__ = [
     "RankFailed",
     "Recalled",
     "Record",
+    "Restored",
     "RunEnded",
     "RunStarted",
+    "Spilled",
     "Stalled",
     "StepEnded",
     "StepStarted",
@@ -177,6 +182,8 @@ class Submitted(Event):
     paths: list[str] = field(default_factory=list)
     #: its files are of use during the run only
     temp: bool = False
+    #: it had delivered, and is run again because what it made was lost
+    again: bool = False
 
 
 class Waited(Event):
@@ -297,6 +304,17 @@ class Published(Event):
     path: str
 
 
+class Lost(Event):
+    """The content of a version was lost."""
+
+    version: int
+    #: the task that made it; 0 if that is not known
+    task: int
+    why: str
+    #: it is computed again; if not, the version has failed
+    again: bool
+
+
 class Dropped(Event):
     """The disk could not keep up: this many records are missing before this one."""
 
@@ -347,6 +365,9 @@ Record = (
     | Moved
     | Draining
     | Freed
+    | Spilled
+    | Restored
+    | Lost
     | Dropped
     | RunEnded
 )

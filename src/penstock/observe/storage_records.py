@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from penstock.observe.event import Event
 
-__all__ = ["ConstraintChosen", "ConstraintDrifted", "Device", "Draining", "EpochEnded", "Freed", "Moved"]
+__all__ = [
+    "ConstraintChosen",
+    "ConstraintDrifted",
+    "Device",
+    "Draining",
+    "EpochEnded",
+    "Freed",
+    "Moved",
+    "Restored",
+    "Spilled",
+]
 
 
 class Device(Event):
@@ -74,6 +84,26 @@ class Draining(Event):
 
     files: int
     bytes: int
+
+
+class Spilled(Event):
+    """A segment of the store was moved from memory to a storage layer, or to the run's own place (an empty layer)."""
+
+    segment: int
+    layer: str
+    bytes: int
+    seconds: float
+    error: str = ""
+
+
+class Restored(Event):
+    """A segment was moved back to memory, because a task needs it."""
+
+    segment: int
+    layer: str
+    bytes: int
+    seconds: float
+    error: str = ""
 
 
 class Freed(Event):

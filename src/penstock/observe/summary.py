@@ -21,6 +21,9 @@ def summary_lines(tally: Tally, log_path: str | None = None, *, colour: bool = F
     used = [device for device in tally.storage.devices.values() if device.first is not None or device.flushes]
     if used:
         lines += ["", *_table([_STORAGE_HEADINGS, *(_device_row(device, tally.elapsed) for device in used)])]
+    if tally.storage.spilled:
+        moved = f"{format_size(tally.storage.spilled)} to disk, {format_size(tally.storage.restored)} back"
+        lines += ["", f"  large objects moved for want of memory: {moved}"]
     if tally.storage.constraints:
         lines += ["", *_table([_LEARNED_HEADINGS, *map(_constraint_row, tally.storage.constraints.values())])]
     if failures := _failures(tally, width):
@@ -39,6 +42,8 @@ def _headline(tally: Tally) -> str:
         (sum(function.cancelled for function in functions), "cancelled"),
         (sum(function.pending for function in functions), "never ended"),
         (tally.retried, "tried again"),
+        (tally.lost, "results lost" if tally.lost > 1 else "result lost"),
+        (tally.run_again, "tasks run again" if tally.run_again > 1 else "task run again"),
         (tally.workers_died, "workers lost" if tally.workers_died > 1 else "worker lost"),
     ):
         if count:

@@ -114,6 +114,9 @@ class Tally:
         self.cpus = 1
         self.retried = 0
         self.workers_died = 0
+        #: versions whose content was lost, and calls that were run again on that account
+        self.lost = 0
+        self.run_again = 0
         self.elapsed = 0.0
         self.ended: records.RunEnded | None = None
         #: the tasks are over, and finished files are brought home
@@ -133,10 +136,13 @@ class Tally:
             records.Cancelled: self._on_cancelled,
             records.Recalled: self._on_recalled,
             records.WorkerDied: self._on_worker_died,
+            records.Lost: self._on_lost,
             records.RunEnded: self._on_run_ended,
             records.Draining: self._on_draining,
             records.Device: self.storage.on_device,
             records.Moved: self.storage.on_moved,
+            records.Spilled: self.storage.on_spilled,
+            records.Restored: self.storage.on_restored,
             records.EpochEnded: self.storage.on_epoch_ended,
             records.ConstraintChosen: self.storage.on_constraint_chosen,
             records.ConstraintDrifted: self.storage.on_constraint_drifted,
@@ -232,7 +238,14 @@ class Tally:
             function = self.functions[record.name] = FunctionTally(
                 record.name, first=record.t, io=record.io, learned=record.learned
             )
-        function.submitted += record.count
+        if record.again:
+            if function.done >= record.count:
+                function.done -= record.count
+            else:
+                function.failed -= record.count  # and that was ignored
+            self.run_again += record.count
+        else:
+            function.submitted += record.count
         self._pending[record.task] = _Pending(function, record.count, record.cpus)
 
     def _on_launched(self, record: records.Launched) -> None:
@@ -281,6 +294,9 @@ class Tally:
 
     def _on_worker_died(self, record: records.WorkerDied) -> None:
         self.workers_died += 1
+
+    def _on_lost(self, record: records.Lost) -> None:
+        self.lost += 1
 
     def _on_draining(self, record: records.Draining) -> None:
         self.draining = True

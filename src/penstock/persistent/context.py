@@ -51,6 +51,7 @@ def store_new(obj: PersistentObject, identifier: str | None, host: str | None) -
     staged = store.stage(identifier, parts, kind, fresh=fresh)
     [entry] = store.switch([staged], keep=not fresh and _is_read(identifier, None))
     _now_is(obj, identifier, entry)
+    obj._link.made = current.loaded is not None
     scope()[identifier] = obj
 
 
@@ -150,8 +151,9 @@ def fetch(identifiers: Sequence[str], expected: type[PersistentObject]) -> list[
     try:
         read([obj for obj in found.values() if not obj._link.filled])
         desk = settings.desk() if current.loaded is None else None
-        for identifier in found if desk is not None else ():
-            desk.seen(identifier)  # type: ignore[union-attr]
+        for identifier, obj in found.items() if desk is not None else ():
+            if not obj._link.modified:
+                desk.seen(identifier, obj._link.token)  # type: ignore[union-attr]
         for identifier, obj in found.items():
             if not isinstance(obj, expected):
                 raise WrongClass(
@@ -209,9 +211,10 @@ class Outgoing:
         """``updated`` are objects declared INOUT: a change inside an array shows nowhere, so they always count."""
         declared = {id(obj): obj for obj in updated if is_stored(obj)}
         others = [obj for obj in (current.loaded or {}).values() if obj._link.modified and id(obj) not in declared]
-        if strict and others:
+        given = [obj for obj in others if not obj._link.made]
+        if strict and given:
             raise ArgumentChanged(
-                f"task {function} changed {others[0]!r}, which it does not declare INOUT: tasks that read it at the "
+                f"task {function} changed {given[0]!r}, which it does not declare INOUT: tasks that read it at the "
                 f"same time would see the change or not"
             )
         self._staged: list[Staged] = []

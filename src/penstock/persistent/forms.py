@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
+import types
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ class Kind(msgspec.Struct, frozen=True, array_like=True):
 
 #: pickled definitions of classes that cannot be imported
 _codes: weakref.WeakKeyDictionary[type, bytes] = weakref.WeakKeyDictionary()
+#: names that every class has, however empty
+_bare: set[str] = set()
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kind).decode
 
@@ -112,11 +115,18 @@ def _known(kind: Kind, base: type) -> type | None:
         module = getattr(module, step, None)
     if isinstance(module, type):
         return module
-    found: type | None = None
-    for one in _descendants(base):
-        if (one.__module__, one.__qualname__) == (kind.module, kind.name):
-            found = one
-    return found
+    named = [one for one in _descendants(base) if (one.__module__, one.__qualname__) == (kind.module, kind.name)]
+    if len(named) > 1:
+        named = [one for one in named if not _is_left_over(one, base)] or named[:1]
+    return named[-1] if named else None
+
+
+def _is_left_over(one: type, base: type) -> bool:
+    """Whether a class is only what unpickling a known definition leaves: an empty one, in whose place the known is."""
+    if not _bare:
+        _bare.update(vars(types.new_class("Bare", (base,), {}, lambda names: names.update(__module__=__name__))))
+    tracked = getattr(sys.modules.get("cloudpickle.cloudpickle"), "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())
+    return vars(one).keys() <= _bare and one not in tracked
 
 
 def _descendants(base: type) -> Iterator[type]:

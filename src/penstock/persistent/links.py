@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.data.slots import current
+from penstock.errors import StorageError
 from penstock.persistent.forms import class_of, state_of
 from penstock.persistent.manifest import Entry, decode_entry, encode_entry
 from penstock.persistent.stores import Fetched, Wanted
@@ -28,7 +29,7 @@ _FEW = 64
 class Link:
     """What an object knows of itself in the store."""
 
-    __slots__ = ("entry", "filled", "generation", "identifier", "modified", "token", "writable")
+    __slots__ = ("entry", "filled", "generation", "identifier", "made", "modified", "token", "updated", "writable")
 
     def __init__(self, identifier: str | None = None, token: str | None = None, generation: int = 0) -> None:
         #: None: it is not stored
@@ -43,6 +44,10 @@ class Link:
         self.filled = identifier is None
         #: whether its arrays may be changed
         self.writable = True
+        #: the task that has it declares to update it
+        self.updated = False
+        #: the task that has it has stored it first
+        self.made = False
 
 
 #: objects of the program, by id
@@ -79,8 +84,8 @@ def reference(obj: PersistentObject) -> tuple[Any, ...]:
             token = link.token
     elif link.modified and current.referred is None:
         token = f"{link.token} modified"  # whoever only compares sees the difference, and nothing is stored
-    elif link.modified:
-        obj.update_persistent()
+    elif link.modified or link.updated:
+        _hand_over(obj)
         token = link.token
     if current.referred is not None:
         current.referred.append(f"{link.identifier}\n{token}")
@@ -88,6 +93,18 @@ def reference(obj: PersistentObject) -> tuple[Any, ...]:
     if entry is None or entry.token != token or not 0 < len(entry.blocks) <= _FEW:
         return resolve, (link.identifier, token, link.generation)
     return resolve, (link.identifier, token, link.generation, encode_entry(entry))
+
+
+def _hand_over(obj: PersistentObject) -> None:
+    """See that a task which refers to an object that it changes refers to what is in the store."""
+    link = obj._link
+    if current.staged is None and not link.made:
+        raise StorageError(
+            f"{obj!r} was handed over by a task that changes it, before the end of the task: what becomes of it is "
+            f"not known until then. Return it, or hand over a copy that is stored: copy.copy(…).make_persistent()"
+        )
+    if link.modified:
+        obj.update_persistent()
 
 
 def resolve(identifier: str, token: str | None, generation: int, blocks: bytes | None = None) -> PersistentObject:
@@ -102,8 +119,10 @@ def resolve(identifier: str, token: str | None, generation: int, blocks: bytes |
         link.writable = current.writable or (link.identifier is not None and link.writable)
         link.identifier, link.token, link.generation, link.filled = identifier, token, generation, False
         link.entry = None if blocks is None else decode_entry(blocks)
+        link.updated = current.updating
     elif current.writable and not link.writable:
         link.writable, link.filled = True, False  # the task has it twice, and changes it by one of the two
+        link.updated = current.updating
     if not link.filled:
         if current.unfilled is None:
             current.unfilled = Unfilled()

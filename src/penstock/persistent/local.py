@@ -207,9 +207,12 @@ class LocalStore(Store):
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            kind = StoreFull if error.errno in _FULL else StoreUnreachable
-            hint = "Free space there, or choose another folder with the setting store."
-            raise kind(f"{self} cannot be used: {error.strerror} ({error.filename}). {hint}") from error
+            why = f"{self} cannot be used: {error.strerror} ({error.filename})"
+            if error.errno in _FULL:
+                raise StoreFull(f"{why}. Free space there, or choose another folder with the setting store.") from error
+            if error.errno == errno.ENOENT and not os.path.isdir(os.path.join(self.folder, "objects")):
+                raise StoreUnreachable(f"the folder of {self} is gone") from error
+            raise StoreUnreachable(f"{why}. Choose another folder with the setting store.") from error
 
 
 def _this_process() -> str:

@@ -60,7 +60,7 @@ class PersistentObject:
         """
         if self._link.identifier is None:
             if id is not None and not _is_id(id):
-                raise StorageError(f"make_persistent(id={id!r}): an id is a string that is not empty")
+                raise StorageError(f"make_persistent(id={id!r}): an id is a text that is not empty")
             context.store_new(self, id, host)
         elif id is not None and id != self._link.identifier:
             raise StorageError(
@@ -98,7 +98,7 @@ class PersistentObject:
         """The object of an id, or a list of the objects of several ids, read together."""
         for identifier in ids:
             if not _is_id(identifier):
-                raise StorageError(f"get_by_id({identifier!r}): an id is a string that is not empty")
+                raise StorageError(f"get_by_id({identifier!r}): an id is a text that is not empty")
         if not ids:
             raise StorageError("get_by_id() was given no id")
         found = context.fetch(ids, cls)
@@ -182,7 +182,13 @@ class PersistentObject:
 
 
 def _is_id(given: Any) -> bool:
-    return isinstance(given, str) and bool(given)
+    if not isinstance(given, str) or not given:
+        return False
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Ghost(PersistentObject):

@@ -218,8 +218,15 @@ def _ours(store: Store, error: Exception, theirs: Any) -> StorageError:
     text = str(error)
     if isinstance(error, theirs.OutOfMemoryError) or "OOM" in text:
         return StoreFull(f"{store} is full: {text}. Delete objects, or give it more memory (maxmemory).")
-    if isinstance(error, theirs.AuthenticationError | theirs.AuthorizationError) or "NOAUTH" in text:
-        return StoreUnreachable(f"{store} lets nobody in without its password ({text}): redis://:PASSWORD@host:port")
+    # The client of a cluster wraps what its nodes say.
+    locked = any(
+        word in text for word in ("NOAUTH", "WRONGPASS", "username-password", "must be called with the client")
+    )
+    if locked or isinstance(error, theirs.AuthenticationError | theirs.AuthorizationError):
+        scheme = store.url.partition(":")[0]
+        return StoreUnreachable(
+            f"{store} lets nobody in without its password ({text[:80]}): {scheme}://:PASSWORD@host:port"
+        )
     lost = (theirs.ClusterDownError, theirs.MasterDownError, theirs.ClusterError, theirs.SlotNotCoveredError)
     if isinstance(error, (theirs.ConnectionError, theirs.TimeoutError, *lost)):
         return StoreUnreachable(f"{store} does not answer: {text or type(error).__name__}. Is it running?")

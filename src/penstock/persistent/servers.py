@@ -168,6 +168,8 @@ def _start_cluster(nodes: int, limit: int, options: dict[str, str]) -> StartedSe
             *("--port", str(port), "--requirepass", password, "--masterauth", password),
             *("--cluster-enabled", "yes", "--cluster-config-file", os.path.join(folder, f"nodes-{port}.conf")),
             *("--cluster-node-timeout", "5000", "--protected-mode", "no"),
+            # What lies on the other nodes stays of use when one is lost.
+            *("--cluster-require-full-coverage", "no", "--cluster-allow-reads-when-down", "yes"),
         ]
         for port in ports
     ]

@@ -37,8 +37,8 @@ class Desk(Protocol):
     def settle(self, identifier: str, *, alone: bool) -> None:
         """Wait for tasks that write an object; with ``alone``, also for those that read it."""
 
-    def seen(self, identifier: str) -> None:
-        """The program has the state that tasks made of the object."""
+    def seen(self, identifier: str, token: str | None) -> None:
+        """The program has this state of the object, the newest."""
 
     def is_with_tasks(self, identifier: str) -> bool:
         """Whether tasks update the object, and the program has not looked at what they made of it."""

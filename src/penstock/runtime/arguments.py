@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.data.admission import Admission
+from penstock.data.picklers import Pickled
 from penstock.data.reach import may_hold
 from penstock.data.refresh import refresh
-from penstock.data.serializer import LARGE, dump, dump_stream, pack
+from penstock.data.serializer import LARGE, dump, dump_parts, pack
 from penstock.data.slots import PathRef, SlotRef, StreamRef, current, element, slot
 from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
@@ -326,20 +329,20 @@ class Arguments:
         those so that they can be written, and all others read-only. One stream keeps every alias and cycle.
         """
         what = f"an argument of task {self._declaration.name}"
-        if not self._carried:
-            data, buffers = self._dump((args, kwargs), what)
-        else:
-            mark = _Mark()
-            data, buffers = self._dump(([*self._carried.values()], mark, args, kwargs), what, mark)
+        mark = _Mark() if self._carried else None
+        obj: Any = (args, kwargs) if mark is None else ([*self._carried.values()], mark, args, kwargs)
+        stream, buffers, claim = self._dump(obj, what, mark, self._runtime.segments.admission)
+        if mark is not None:
             self.wiring.writable_buffers = mark.position
-        if not buffers and len(data) <= LARGE:
-            return Value(data)
+        if not buffers and len(stream) == 1 and len(stream[0]) <= LARGE:
+            return Value(stream[0])
         self._buffers = buffers
-        value = self._store(data, buffers)
+        with claim or nullcontext():
+            value = self._store(stream, buffers)
         self.wiring.segments |= segments_of(value)
         return value
 
-    def _dump(self, obj: Any, what: str, mark: _Mark | None = None) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    def _dump(self, obj: Any, what: str, mark: _Mark | None = None, admission: Admission | None = None) -> Pickled:
         known, carried = self._runtime.identity.by_address, self._carried
         get, read = known.get, self.wiring.read
 
@@ -355,7 +358,7 @@ class Arguments:
         previous = current.outgoing, current.referring
         current.outgoing, current.referring = self._outgoing, self._referring
         try:
-            return dump_stream(obj, what, find if asks else None, mark)
+            return dump_parts(obj, what, find if asks else None, mark, admission)
         finally:
             current.outgoing, current.referring = previous
 
@@ -367,18 +370,14 @@ class Arguments:
         index = self.wiring.read(version)
         return (slot, (index,)) if position is None else (element, (index, position))
 
-    def _store(self, data: bytes, buffers: list[pickle.PickleBuffer]) -> Value:
+    def _store(self, stream: list[bytes], buffers: list[pickle.PickleBuffer]) -> Value:
         """Large buffers of inputs are stored once per content; those of objects to be changed belong to this call."""
         runtime = self._runtime
         first = self.wiring.writable_buffers
-        own = pack(data, buffers[:first], runtime.segments)
-        parts = list(own.buffers)
-        for buffer in buffers[first:]:
-            if buffer.raw().nbytes <= LARGE:
-                parts.append(bytes(buffer.raw()))
-            else:
-                parts.append(runtime.buffers.piece(buffer))
-        return Value(own.data, parts)
+        own = pack(stream, buffers[:first], runtime.segments)
+        piece = runtime.buffers.piece
+        parts = [bytes(one.raw()) if one.raw().nbytes <= LARGE else piece(one) for one in buffers[first:]]
+        return Value(own.data, [*own.buffers, *parts])
 
 
 def _itself(value: Any) -> Any:

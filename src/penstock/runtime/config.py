@@ -51,8 +51,12 @@ class Config(Struct, frozen=True, kw_only=True):
     window: int = 100_000
     #: bytes of shared memory for large objects; ``None``: half of what is free in /dev/shm
     store_capacity: int | None = None
-    #: absolute path of the directory for objects that do not fit there; ``None``: inside the run directory
+    #: absolute path of the directory for objects that do not fit there; ``None``: layers, or the run directory
     spill_dir: str | None = None
+    #: bytes of memory for turning objects to bytes and back, over all processes; ``None``: a quarter of what is free
+    serialization_memory: int | None = None
+    #: bytes of objects that each worker keeps because the next tasks may read them too
+    read_cache: int = 0
     #: address of the store of persistent objects; ``None``: a folder ``penstock-store`` where the program is started
     store: str | None = None
     #: I/O tasks at a time
@@ -117,6 +121,8 @@ SETTINGS: dict[str, Setting] = {
     "window": Setting("runtime", readers.read_count),
     "store_capacity": Setting("runtime", readers.read_size),
     "spill_dir": Setting("runtime", readers.read_path),
+    "serialization_memory": Setting("runtime", readers.read_size),
+    "read_cache": Setting("runtime", readers.read_size_or_off),
     "store": Setting("runtime", readers.read_store),
     "io_executors": Setting("resources", readers.read_count),
     "io_scheduler": Setting("runtime", readers.read_io_scheduler),
@@ -136,6 +142,7 @@ _TABLES = ("resources", "runtime", "constraints")
 _DETECTED = frozenset(
     {
         *("cpus", "memory", "log", "progress", "store_capacity", "run_dir", "spill_dir", "store"),
+        "serialization_memory",
         *("tuning", "profiles", "resources_file", "storage"),
     }
 )

@@ -112,10 +112,7 @@ class Driver(Settling):
         """Tell the engine events, carry out its commands, and go on with what these bring about."""
         state = self.engine.state
         for pending in queue:
-            if type(pending) is events.Finished:
-                self.house.count(pending.outputs)
-            elif type(pending) is events.OutputReady:
-                self.house.count([pending.value])
+            if type(pending) is events.OutputReady:
                 pending = self.streams.take(pending)
             elif type(pending) is events.WorkerLost:
                 heads = self._heads(pending.lane)
@@ -411,7 +408,9 @@ class Driver(Settling):
             notes.append(events.SegmentReleased(self.released_segments.popleft()))
         self._process(notes, now)
 
-    def _told_of_file(self, event: events.Published | events.Moved | events.Discarded) -> None:
+    def _told_of_file(
+        self, event: events.Published | events.Moved | events.Discarded | events.Spilled | events.Restored
+    ) -> None:
         """Called by whoever moves files, when one is where it should be."""
         with self.lock:
             self.handle(event)
@@ -448,6 +447,12 @@ class Driver(Settling):
         match command:
             case commands.Free():
                 self.house.free(command, now)
+            case commands.Spill():
+                self.house.spills.spill(command)
+            case commands.Restore():
+                self.house.spills.restore(command)
+            case commands.Divert():
+                self.house.divert(command)
             case commands.DropState(one):
                 self.drop_state(one)
             case commands.Recall(_, lane):

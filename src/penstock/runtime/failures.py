@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 from penstock import errors
+from penstock.engine.lineage import PROGRAM, UNKNOWN
 from penstock.model.tasks import Failure, FailureKind
 
 __all__ = ["as_exception"]
@@ -20,7 +21,12 @@ _KINDS: dict[FailureKind, type[Exception]] = {
     FailureKind.UNPLACEABLE: errors.ConstraintError,
     FailureKind.STOPPED: errors.RuntimeStopped,
     FailureKind.STORAGE_FULL: errors.StorageFull,
+    FailureKind.LOST: errors.DataLost,
 }
+
+
+#: what a failure may begin with besides a task
+_NO_TASKS = (PROGRAM, UNKNOWN)
 
 
 def as_exception(failure: Failure) -> BaseException:
@@ -54,9 +60,12 @@ def _story(failure: Failure) -> str:
     where = f" on {failure.node}" if failure.node else ""
     attempt = f", attempt {failure.attempt}" if failure.attempt else ""
     if failure.kind is FailureKind.DEPENDENCY:
-        text = f"task {through[-1] if through else root} did not run: task {root} failed{where}: {failure.message}"
+        failed = f"{root}: {failure.message}" if root in _NO_TASKS else f"task {root} failed{where}: {failure.message}"
+        text = f"task {through[-1] if through else root} did not run: {failed}"
         if len(through) > 1:
             text += "\nit needs " + ", which needs ".join([*reversed(through[:-1]), root])
+    elif failure.kind is FailureKind.LOST:
+        text = f"{root if root in _NO_TASKS else f'task {root}'}: {failure.message}"
     else:
         verb = "was cancelled" if failure.kind is FailureKind.CANCELLED else "failed"
         name = through[-1] if through else root

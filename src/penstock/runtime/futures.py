@@ -15,12 +15,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.data.segments import Access, Segments
+from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.data.serializer import load
 from penstock.data.slots import current
 from penstock.errors import CallError, PenstockError, SerializationError, StorageError
 from penstock.model.data import FileRef, Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind
+from penstock.runtime.recovery import read
 
 if TYPE_CHECKING:
     from penstock.runtime.driver import Driver
@@ -166,7 +167,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         if self._runtime.driver.engine.naming:
             self._runtime.driver.await_names()
         if self._value is _UNLOADED:
-            self._load()
+            self._load(timeout)
         return self._value  # type: ignore[no-any-return]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -215,15 +216,16 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             if not self._condition.wait_for(lambda: self._state != _PENDING, timeout):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
 
-    def _load(self) -> None:
+    def _load(self, timeout: float | None = None) -> None:
         outcome = self._outcome
         assert outcome is not None
         if type(outcome) is Failure:
             raise self._runtime.observe(outcome)
         if type(outcome) is FileRef:
             self._value = outcome.path
-        else:
-            self._value = _load(outcome, self._runtime.segments, self._task)
+        elif type(outcome) is Value:
+            segments, task = self._runtime.segments, self._task
+            self._value = read(self._runtime, self._version, outcome, lambda one: _load(one, segments, task), timeout)
 
     # --- the rest -----------------------------------------------------------------------------------------------
 
@@ -284,8 +286,8 @@ class PlacedFuture(Future[T]):
 def _load(outcome: Any, segments: Segments, task: int) -> Any:
     try:
         return load(outcome, segments, Access.COPY)
-    except StorageError:
-        raise  # the result is there, but the object in the store that it refers to is not
+    except (StorageError, SegmentLost):
+        raise  # the result is there, but the object in the store that it refers to is not; or it can be had again
     except Exception as error:
         if isinstance(error, OSError) and segments.holds(error.filename):
             raise PenstockError(f"the result of task {task} cannot be read from the store: {error}") from error

@@ -1,4 +1,4 @@
-"""What a run keeps on file systems: how full the store is, files that wait for their name, remains of dead attempts.
+"""What a run keeps on file systems: segments that go, files that wait for their name, remains of dead attempts.
 
 The driver calls these under its lock; the work itself is done by the mover's thread, in order.
 """
@@ -20,12 +20,13 @@ from penstock.engine.state import Early, IOTaskRecord, TaskRecord
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.mover import Mover, discard, link, publish, relocate, secure
 from penstock.executors.written_files import private_folder, streaming_owner
-from penstock.model.commands import Discard, Free, Move, Publish
-from penstock.model.data import SegmentId, Slot, TaskId, Value
-from penstock.model.events import Discarded, Moved, Published
+from penstock.model.commands import Discard, Divert, Free, Move, Publish
+from penstock.model.data import SegmentId, TaskId
+from penstock.model.events import Discarded, Moved, Published, Restored, Spilled
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.recorder import Recorder
+from penstock.runtime.spills import Spills
 from penstock.storage.redirect import is_below
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Housekeeping:
         segments: Segments,
         layers: Sequence[StorageLayer],
         recorder: Recorder,
-        tell: Callable[[Published | Moved | Discarded], None],
+        tell: Callable[[Published | Moved | Discarded | Spilled | Restored], None],
         *,
         inline: bool,
     ) -> None:
@@ -56,11 +57,11 @@ class Housekeeping:
         self._flusher = Mover("flusher", inline=inline)
         #: bytes moved so far
         self.flushed = 0
-        self._emulated = self._emulated_devices([layer for layer in layers if layer.curve])
-        self._sizes: dict[SegmentId, int] = {}
-        self._stored = 0
-        #: bytes that may be in shared memory
-        self.capacity = 1 << 62
+        emulated = [layer for layer in layers if layer.curve]
+        self._emulated = self._emulated_devices(emulated)
+        devices = dict(zip((layer.name for layer in emulated), self._emulated, strict=True))
+        #: moves segments between memory and disk
+        self.spills = Spills(segments, devices, recorder, tell, inline=inline)
         #: files whose newest version could not be given its name, until somebody is told
         self.unnamed: dict[str, Failure] = {}
 
@@ -68,37 +69,24 @@ class Housekeeping:
         """Do what waits, in the calling thread, where the movers have none of their own."""
         self._mover.catch_up()
         self._flusher.catch_up()
+        self.spills.catch_up()
         self._mover.catch_up()
 
     # --- the store ----------------------------------------------------------------------------------------------
 
-    def count(self, outputs: list[Slot | None]) -> None:
-        """Count what outputs occupy in shared memory."""
-        for output in outputs:
-            if type(output) is Value and (output.buffers or type(output.data) is not bytes):
-                for piece in output.pieces():
-                    self.segment_made(piece.segment, 0 if piece.spilled else piece.offset + piece.size)
-
-    def segment_made(self, segment: SegmentId, size: int) -> None:
-        """Count a segment; one that several pieces lie in has the size of the furthest."""
-        known = self._sizes.get(segment, 0)
-        if size > known:
-            self._sizes[segment] = size
-            self._stored += size - known
-            self._mind_the_store()
+    def divert(self, command: Divert) -> None:
+        """New segments go to disk, or to memory again."""
+        self._segments.full = command.to_disk
 
     def free(self, command: Free, now: float) -> None:
         """Nobody can read a segment any more."""
-        size = self._sizes.pop(command.segment, 0)
-        self._stored -= size
-        self._mind_the_store()
-        self._recorder.freed(command.segment, size, now)
-        self._mover.do(lambda: self._segments.remove(command.segment))
+        self._recorder.freed(command.segment, command.size, now)
+        self._mover.do(lambda: self._free(command))
 
-    def _mind_the_store(self) -> None:
-        full = self._stored > self.capacity
-        if full is not self._segments.full:
-            self._segments.full = full
+    def _free(self, command: Free) -> None:
+        self._segments.remove(command.segment)
+        if command.tell:
+            self._tell(Discarded(f"s{command.segment}"))
 
     # --- files --------------------------------------------------------------------------------------------------
 
@@ -244,6 +232,7 @@ class Housekeeping:
 
     def close(self, needed: set[str]) -> None:
         """Return when everything is done; of what is on layers, only the ``needed`` files stay."""
+        self.spills.close()
         self._flusher.close()
         self._mover.close()
         for device in self._emulated:

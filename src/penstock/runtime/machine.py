@@ -15,6 +15,10 @@ from msgspec import Struct
 __all__ = ["Machine", "NumaNode", "allow_many_files", "place_workers", "this_machine"]
 
 
+#: a budget below this would have every large object wait for every other
+_LEAST_BUDGET = 64 << 20
+
+
 class NumaNode(Struct, frozen=True):
     """CPUs that share a memory controller."""
 
@@ -43,6 +47,12 @@ class Machine(Struct, frozen=True):
     numa: tuple[NumaNode, ...]
     #: free bytes in /dev/shm, 0 where there is none
     shm_free: int
+    #: bytes of memory that nobody needs now, of those that we may use
+    memory_free: int
+
+    def budget(self, given: int | None) -> int:
+        """Bytes of memory for turning objects to bytes and back, over all processes of a run."""
+        return given or max(_LEAST_BUDGET, self.memory_free // 4)
 
     def properties(self, node: str) -> tuple[tuple[str, str], ...]:
         """What constraints may ask by name of a node like this machine."""
@@ -75,6 +85,7 @@ def this_machine(
         operating_system=system.sysname,
         numa=_numa(root, cpu_ids),
         shm_free=_free_bytes(os.path.join(root, "dev/shm")),
+        memory_free=min(memory, _of_memory(root, "MemAvailable")),
     )
 
 
@@ -91,7 +102,7 @@ def _cpus(root: str, environ: Mapping[str, str], allowed: int) -> tuple[int, str
 
 
 def _memory(root: str, environ: Mapping[str, str], cpus: int) -> tuple[int, str]:
-    limits = [(_total_memory(root), "installed")]
+    limits = [(_of_memory(root, "MemTotal"), "installed")]
     limits += [(limit, "cgroup limit") for limit in _memory_limits(root)]
     if "SLURM_JOB_ID" in environ:
         # Slurm counts in MiB, and says 0 for "all of it".
@@ -102,9 +113,9 @@ def _memory(root: str, environ: Mapping[str, str], cpus: int) -> tuple[int, str]
     return min(limits, key=lambda pair: pair[0])
 
 
-def _total_memory(root: str) -> int:
+def _of_memory(root: str, what: str) -> int:
     for line in _text(os.path.join(root, "proc/meminfo")).splitlines():
-        if line.startswith("MemTotal:"):
+        if line.startswith(f"{what}:"):
             return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from penstock.data.segments import Access
 from penstock.data.serializer import load
 from penstock.data.slots import FailedElement
+from penstock.errors import DataLost
 from penstock.model.data import Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind, OnFailure
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
+from penstock.runtime.recovery import read
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
@@ -62,6 +64,12 @@ class _Piece:
     def announce(self) -> None:
         pass
 
+    def read(self, index: int, content: Value, access: Access = Access.READ) -> Any:
+        """Load one of its two versions."""
+        runtime = self.mapped._runtime
+        version = self.versions[index] if self.versions else 0
+        return read(runtime, version, content, lambda one: load(one, runtime.segments, access))
+
 
 class _PieceFailures:
     """Waits for the second version of a piece."""
@@ -79,7 +87,10 @@ class _PieceFailures:
     def announce(self) -> None:
         piece = self._piece
         if isinstance(self._outcome, Value):
-            piece.failures = load(self._outcome, piece.mapped._runtime.segments) or {}
+            try:
+                piece.failures = piece.read(1, self._outcome) or {}
+            except DataLost as error:
+                piece.outcome = Failure(FailureKind.LOST, str(error))
         piece.mapped._piece_done(piece)
 
 
@@ -289,11 +300,14 @@ class Mapped(Sequence[Future[T]]):
 
     def _load(self, piece: _Piece) -> None:
         """Put a piece's values in their places, once."""
+        content = piece.outcome
+        if piece in self._loaded or not isinstance(content, Value):
+            return
+        results = piece.read(0, content, Access.COPY)  # without the lock: this may take long
         with self._lock:
-            if piece in self._loaded or not isinstance(piece.outcome, Value):
+            if piece in self._loaded:
                 return
             self._loaded.add(piece)
-            results = load(piece.outcome, self._runtime.segments, Access.COPY)
             if not piece.failures:
                 self._values[piece.indices.start : piece.indices.stop] = results
                 return
@@ -304,7 +318,8 @@ class Mapped(Sequence[Future[T]]):
     def keep(self) -> None:
         """The run is over: map the values while their segments are still there."""
         for piece in {piece for piece in self._pieces if piece is not None}:
-            self._load(piece)
+            with contextlib.suppress(DataLost):  # whoever asks for the values will be told
+                self._load(piece)
 
     def value(self, position: int) -> Any:
         """The value of an element whose piece has ended."""
@@ -331,7 +346,7 @@ class _Element(Future[T]):
         self._mapped = mapped
         self._position = position
 
-    def _load(self) -> None:
+    def _load(self, timeout: float | None = None) -> None:
         if type(self._outcome) is Failure:
             raise self._runtime.observe(self._outcome)
         self._value = self._mapped.value(self._position)

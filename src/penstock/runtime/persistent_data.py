@@ -181,11 +181,16 @@ class PersistentData:
             if not alone:
                 raise self._runtime.observe(failure)
 
-    def seen(self, identifier: str) -> None:
-        """The program has the state that tasks made of the object."""
+    def seen(self, identifier: str, token: str | None) -> None:
+        """The program has this state of the object, the newest: the next call begins with it."""
         known = self._known.get(identifier)
-        if known is not None:
-            known.by_task = False
+        if known is None:
+            return
+        known.by_task = False
+        record = self._runtime.driver.engine.state.versions.get(known.version)
+        outcome = None if record is None else record.outcome
+        if isinstance(outcome, Value) and f"{identifier}\n{token}" not in outcome.states:
+            self.replaced(identifier)  # somebody else has stored it, or a task that did not say so
 
     def forget(self, obj: Any) -> None:
         """The program does not want to know what tasks made of an object."""

@@ -24,6 +24,7 @@ __all__ = [
     "read_rate",
     "read_registry",
     "read_size",
+    "read_size_or_off",
     "read_store",
     "read_switch",
 ]
@@ -48,6 +49,13 @@ def read_size(value: object, base: str) -> int:
     if size < 1:
         raise ValueError("expected a size above zero")
     return size
+
+
+def read_size_or_off(value: object, base: str) -> int:
+    """``off`` and 0 are none."""
+    if value in (0, "0") or (isinstance(value, str) and value.strip().lower() == "off"):
+        return 0
+    return read_size(value, base)
 
 
 def read_rate(value: object, base: str) -> float:

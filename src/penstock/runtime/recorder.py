@@ -5,6 +5,7 @@ All times that it is told are of the driver's own clock; records count from the 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ class Recorder:
         self._failed: tuple[int, float] = (0, 0.0)
         #: why the MPI world of a lane takes no more tasks
         self._spent: dict[int, str] = {}
+        #: the user knows that data were lost
+        self._warned = False
         #: functions that were called, by task, where another implementation may run in their place
         self._called: dict[int, TaskSpec] = {}
 
@@ -115,7 +118,7 @@ class Recorder:
         elif kind is events.NodeLost:
             self.log.append(records.NodeLost(t, event.name))  # type: ignore[union-attr]
 
-    def _submitted(self, call: TaskCall, t: float) -> None:
+    def _submitted(self, call: TaskCall, t: float, *, again: bool = False) -> None:
         spec = call.spec
         declared = self._declared.get(id(spec))
         function = self._declare(spec, t) if declared is None else declared[1]
@@ -128,6 +131,8 @@ class Recorder:
             paths = [output.file or "" for output in call.outputs]
             temp = all(output.temp for output in call.outputs if output.file)
             self.log.append(records.Submitted(*about, *how, paths, temp))
+        elif again:
+            self.log.append(records.Submitted(*about, *how, again=True))
         else:
             self.log.append(records.Submitted(*about, *how))
 
@@ -246,9 +251,30 @@ class Recorder:
         """What the engine says of attempts and tasks that did not deliver."""
         reports = self._engine.state.reports
         if self.log.active:
+            t = now - self._start
             for report in reports:
-                self._report(report, now - self._start)
+                match report:
+                    case events.Report():
+                        self._report(report, t)
+                    case events.Lost(version, task, why, again):
+                        self.log.append(records.Lost(t, version, task, why, again))
+                    case events.RunAgain(call):
+                        self._submitted(call, t, again=True)
+        if not self._warned:
+            self._warn_of_loss(reports)
         reports.clear()
+
+    def _warn_of_loss(self, reports: Iterable[object]) -> None:
+        """Once in a run: what is computed again costs time, and a disk that loses data will go on doing so."""
+        lost = next((one for one in reports if type(one) is events.Lost and one.again), None)
+        if lost is not None:
+            self._warned = True
+            task = self._engine.state.tasks.get(lost.task)
+            name = lost.task if task is None else task.label
+            sys.stderr.write(
+                f"penstock: an output of task {name} was lost: {lost.why}. It is computed again, and so is whatever "
+                f"else may be lost in this run; the event log has it all.\n"
+            )
 
     def _report(self, report: events.Report, t: float) -> None:
         node, lane, layer = self._places.pop(report.task, _NOWHERE)
@@ -287,6 +313,16 @@ class Recorder:
                 self._spent[lane] = reason
             case None:
                 self.log.append(records.WorldEnded(t, self._node, lane, ranks, self._spent.pop(lane, "")))
+
+    def spilled(self, command: commands.Spill, seconds: float, error: str, now: float) -> None:
+        """A segment was moved to disk, or could not be."""
+        about = (command.segment, command.layer, command.size, seconds, error)
+        self.log.append(records.Spilled(now - self._start, *about))
+
+    def restored(self, command: commands.Restore, seconds: float, error: str, now: float) -> None:
+        """A segment was moved back to memory, or could not be."""
+        about = (command.segment, command.layer, command.size, seconds, error)
+        self.log.append(records.Restored(now - self._start, *about))
 
     def freed(self, segment: int, size: int, now: float) -> None:
         """A segment was deleted."""

@@ -23,8 +23,9 @@ from penstock.executors.inline import InlineExecutor
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.node import NodeExecutor
 from penstock.executors.wire import STREAM
+from penstock.executors.worker import Setup
 from penstock.graph.identity import Datum, Identity
-from penstock.model.data import FileRef, SegmentId, Slot, Value, VersionId, segments_of
+from penstock.model.data import FileRef, Piece, SegmentId, Slot, Value, VersionId, segments_of
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
 from penstock.model.resources import Node
 from penstock.model.tasks import Failure, TaskCall, TaskState
@@ -48,6 +49,7 @@ from penstock.runtime.persistent_data import KnownObject, PersistentData, store_
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
+from penstock.runtime.spills import spill_folders, store_rules
 from penstock.runtime.streams import open_stream
 from penstock.runtime.tuning import Tuning
 from penstock.version import __version__
@@ -92,19 +94,22 @@ class Runtime:
         self.log = EventLog(log_path)
         try:
             memory_dir, spill_dir = self.directories.memory_dir, self.directories.spill_dir
-            self.segments = Segments(memory_dir, spill_dir, writer=0, alone=config.mode == "inline")
+            rules = store_rules(config.store_capacity or machine.shm_free // 2, self.layers, config.spill_dir)
+            folders = spill_folders(self.layers, os.path.basename(memory_dir), rules, spill_dir)
+            alone = config.mode == "inline"
+            self.segments = Segments(memory_dir, spill_dir, writer=0, alone=alone, layer_dirs=folders)
+            self.segments.admit(machine.budget(config.serialization_memory))
         except BaseException:
             self.directories.remove(ok=False)
             raise
         self.objects = PersistentData(self, store_address(config))
         self.tuning = Tuning(config.tuning)
         self.profiles = Profiles(config.profiles)
-        engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules())
+        engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules(), store=rules)
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
         self.driver = Driver(
             engine, self._executor(machine), self.segments, self.layers, self._recorder, self.tuning.take_note
         )
-        self.driver.house.capacity = config.store_capacity or machine.shm_free // 2
         self.functions = Functions(
             engine, self.driver.executor, self.segments, self.tuning, self.profiles, config.constraints
         )
@@ -136,15 +141,24 @@ class Runtime:
         config = self.config
         if config.mode == "inline":
             return InlineExecutor(machine.hostname, segments=self.segments, layers=self.layers, strict=config.strict)
-        run = os.path.basename(self.segments.memory_dir)
+        segments = self.segments
+        setup = Setup(
+            segments.memory_dir,
+            segments.spill_dir,
+            config.strict,
+            list(self.layers),
+            segments.layer_dirs,
+            store=self.objects.store,
+            serialization_memory=machine.budget(config.serialization_memory),
+            read_cache=config.read_cache,
+        )
+        run = os.path.basename(segments.memory_dir)
         return NodeExecutor(
             machine.hostname,
             self.cpus,
             config.io_executors,
-            segments=self.segments,
-            layers=self.layers,
-            strict=config.strict,
-            store=self.objects.store,
+            segments=segments,
+            setup=setup,
             cpus=place_workers(machine.cpu_ids, machine.numa, self.cpus),
             cleanup=[*self.directories.disposable, *(LayerFolder(layer.mount, run).work for layer in self.layers)],
             observe=self._recorder.worker,
@@ -204,6 +218,7 @@ class Runtime:
                     self._hold_file(version, path, arguments)
                 for effect in arguments.effects:
                     effect()
+                arguments.effects.clear()  # they hold the arguments, which hold them: large buffers would stay
                 driver.handle(Submitted(call, tuple(arguments.released)))
                 self.files.tidy(driver.engine.lives)
             else:
@@ -293,10 +308,9 @@ class Runtime:
     def _version_gone(self, version: VersionId) -> None:
         self.let_go(version, Value(b"", [b""]))
 
-    def _segment_made(self, segment: SegmentId, size: int) -> None:
+    def _segment_made(self, piece: Piece) -> None:
         with self.driver.lock:
-            self.driver.handle(SegmentMade(segment, size))
-            self.driver.house.segment_made(segment, size)
+            self.driver.handle(SegmentMade(piece.segment, piece.size, piece.spilled))
 
     def _segment_gone(self, segment: SegmentId) -> None:
         if not self.stopped and os.getpid() == self._pid:

@@ -34,7 +34,7 @@ def ship(function: int, declaration: Declaration, segments: Segments) -> Define:
             f"the function of task {name} cannot be sent to workers: {type(error).__name__}: {error}. "
             f"It refers to something that cannot be pickled; create that inside the function."
         ) from error
-    code = Value(data) if len(data) <= LARGE else pack(data, (), segments)
+    code = Value(data) if len(data) <= LARGE else pack([data], (), segments)
     scattered, ahead = declaration.scattered, declaration.ahead
     return Define(function, name, code, declaration.returns, declaration.positional, scattered=scattered, ahead=ahead)
 

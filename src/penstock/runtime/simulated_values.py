@@ -218,7 +218,7 @@ class SimulatedFuture(Future[T], Generic[T]):
         if not self._runtime.driver.wait_until(self.settled, timeout):
             raise TimeoutError(f"{self!r} is not done after {timeout:g} virtual seconds")
 
-    def _load(self) -> None:
+    def _load(self, timeout: float | None = None) -> None:
         outcome: Slot | Failure | None = self._outcome
         if type(outcome) is Failure:
             raise self._runtime.observe(outcome)

@@ -288,7 +288,8 @@ class World:
             elif type(event) is events.Published:
                 observer.published(event.version, event.path, now)
         if state.reports:
-            self.failures.update(report.failure.kind for report in state.reports if report.final)
+            reports = [report for report in state.reports if type(report) is events.Report]
+            self.failures.update(report.failure.kind for report in reports if report.final)
             if observer is not None:
                 observer.reports(now)
             state.reports.clear()

@@ -123,6 +123,8 @@ class RecordedRun:
         #: constraints that earlier runs had learned, by function's name
         self.remembered: dict[str, float] = {}
         self.dropped = 0
+        #: tasks that are being run again
+        self._again: set[TaskId] = set()
         for record in log:
             self._take(record)
         self._check(name)
@@ -160,7 +162,12 @@ class RecordedRun:
         return lanes
 
     def _take(self, record: records.Record) -> None:
+        if self._again and getattr(record, "task", 0) in self._again:
+            self._pass_over(record)
+            return
         match record:
+            case records.Submitted(again=True, task=task):
+                self._again.add(task)
             case records.Submitted():
                 self._submitted(record)
             case records.Launched(task=task):
@@ -200,6 +207,12 @@ class RecordedRun:
                 self.moves.append(Move(record.t, record.seconds, record.bytes, record.source, record.layer))
             case _:
                 self._take_rare(record)
+
+    def _pass_over(self, record: records.Record) -> None:
+        """A task is run again because data were lost: that is no part of the program."""
+        over = isinstance(record, records.Finished | records.Cancelled)
+        if over or (isinstance(record, records.Failed) and record.final):
+            self._again.discard(record.task)  # type: ignore[union-attr]
 
     def _take_rare(self, record: records.Record) -> None:
         match record:

@@ -1,0 +1,79 @@
+"""Pages of 2 MiB for large segments.
+
+The kernel gives files in shared memory pages of 4 KiB, unless the administrator wants it otherwise. To find and clear
+these takes most of the time of a large write, and to map them most of the time of a first read. Since Linux 6.1 a
+program can ask for large pages under a range of a file itself (``MADV_COLLAPSE``). Where that is not granted,
+everything works as before, only slower.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from typing import Any
+
+__all__ = ["HUGE", "mapped", "prepared"]
+
+#: bytes of a large page
+HUGE = 1 << 21
+
+_MADV_COLLAPSE = 25
+#: the system does not know the request, or not for files like these: it is not asked again
+_NEVER = (errno.EINVAL, errno.ENOSYS)
+
+_possible = True
+
+
+def prepared(descriptor: int, size: int) -> memoryview | None:
+    """Put large pages under the beginning of a new file, and map it for writing; None where that cannot be had.
+
+    What is mapped is there in truth: to write to it cannot fail, even if shared memory is full by then.
+    """
+    global _possible
+    whole = size // HUGE * HUGE
+    if not whole or not _possible:
+        return None
+    os.ftruncate(descriptor, size)
+    for offset in range(0, whole, HUGE):
+        os.pwrite(descriptor, b"\0", offset)  # a range without any page is not given one
+    view, address = _aligned(descriptor, whole, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED)
+    if _libc().madvise(address, whole, _MADV_COLLAPSE) == 0:
+        return view
+    if ctypes.get_errno() in _NEVER:
+        _possible = False
+    return None
+
+
+def mapped(descriptor: int, size: int, prot: int, flags: int) -> memoryview:
+    """Map a file; a large one so that its large pages, if it has any, are mapped as such."""
+    if size >= HUGE:
+        return _aligned(descriptor, size, prot, flags)[0]
+    return memoryview(mmap.mmap(descriptor, size, flags=flags, prot=prot))
+
+
+def _aligned(descriptor: int, size: int, prot: int, flags: int) -> tuple[memoryview, int]:
+    # Python's mapping takes no address. So it reserves a range, and owns it; the file is laid over a part of that.
+    reserved = mmap.mmap(-1, size + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(reserved))
+    address = -(-start // HUGE) * HUGE
+    if _libc().mmap(address, size, prot, flags | _MAP_FIXED, descriptor, 0) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    view = memoryview(reserved)[address - start : address - start + size]
+    return view if prot & mmap.PROT_WRITE else view.toreadonly(), address
+
+
+_MAP_FIXED = 0x10
+_MAP_NORESERVE = 0x4000
+_loaded: Any = None
+
+
+def _libc() -> Any:
+    global _loaded
+    if _loaded is None:
+        _loaded = ctypes.CDLL(None, use_errno=True)
+        _loaded.mmap.restype = ctypes.c_void_p
+        _loaded.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        _loaded.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return _loaded

@@ -1,0 +1,173 @@
+"""Segments in memory and on disk: found wherever they are, checked where a disk may have changed them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.data import spilled
+from penstock.data.segments import Access, SegmentLost, Segments
+from penstock.model.data import Piece
+
+FIRST, SECOND = os.urandom(100_001), os.urandom(3_000_000)
+
+
+@pytest.fixture(params=[False, True], ids=["shared", "alone"])
+def segments(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Segments]:
+    for name in ("memory", "spill"):
+        (tmp_path / name).mkdir()
+    made = Segments(
+        str(tmp_path / "memory"),
+        str(tmp_path / "spill"),
+        1,
+        alone=request.param,
+        layer_dirs={"disk": str(tmp_path / "disk" / "spilled")},
+    )
+    yield made
+    made.close()
+
+
+def written(segments: Segments) -> Piece:
+    return segments.write([memoryview(FIRST), SECOND])[1]
+
+
+def content(segments: Segments, piece: Piece, access: Access = Access.READ) -> bytes:
+    return bytes(segments.map(piece.segment, spilled=piece.spilled, access=access).view[piece.offset :][: piece.size])
+
+
+def nothing(copied: int) -> None:
+    """Nobody watches."""
+
+
+def on_disk(segments: Segments, piece: Piece) -> Path:
+    return Path(segments.layer_dirs["disk"], f"s{piece.segment}")
+
+
+def test_a_segment_is_found_before_and_after_each_move(segments: Segments) -> None:
+    piece = written(segments)
+    disk = segments.layer_dirs["disk"]
+    for _ in range(2):
+        segments.spill(piece.segment, disk, nothing)
+        assert content(segments, piece) == SECOND
+        assert os.listdir(disk) == [f"s{piece.segment}"]
+        assert not os.listdir(segments.memory_dir)
+        segments.restore(piece.segment, disk, nothing)
+        assert content(segments, piece) == SECOND
+        assert os.listdir(disk) == []
+
+
+def test_a_segment_written_to_disk_can_be_restored(segments: Segments) -> None:
+    segments.full = True
+    piece = written(segments)
+    assert piece.spilled
+    segments.restore(piece.segment, segments.spill_dir, nothing)
+    assert content(segments, piece) == SECOND
+
+
+def test_a_spilled_segment_is_never_changed_in_place(segments: Segments) -> None:
+    piece = written(segments)
+    segments.spill(piece.segment, segments.layer_dirs["disk"], nothing)
+    mapping = segments.map(piece.segment, spilled=False, access=Access.IN_PLACE)
+    assert mapping.spilled
+    mapping.view[piece.offset] ^= 1
+    assert content(segments, piece) == SECOND
+    segments.restore(piece.segment, segments.layer_dirs["disk"], nothing)
+    mapping = segments.map(piece.segment, spilled=False, access=Access.IN_PLACE)
+    assert not mapping.spilled
+    mapping.view[piece.offset] ^= 1
+    assert content(segments, piece) != SECOND
+
+
+@pytest.mark.parametrize("position", [0, 1_000_000, -1, -spilled.TRAILER, -spilled.TRAILER - 1])
+def test_a_changed_byte_is_found_wherever_it_is(segments: Segments, position: int) -> None:
+    piece = written(segments)
+    segments.spill(piece.segment, segments.layer_dirs["disk"], nothing)
+    path = on_disk(segments, piece)
+    damaged = bytearray(path.read_bytes())
+    damaged[position] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(SegmentLost, match=f"{path}.*damaged"):
+        content(segments, piece)
+    with pytest.raises(SegmentLost, match=f"{path}.*damaged") as caught:
+        segments.restore(piece.segment, segments.layer_dirs["disk"], nothing)
+    assert caught.value.segment == piece.segment
+    assert not os.listdir(segments.memory_dir)
+
+
+@pytest.mark.parametrize("length", [0, 10, spilled.TRAILER, 1_000_000])
+def test_a_file_cut_short_is_found(segments: Segments, length: int) -> None:
+    piece = written(segments)
+    segments.spill(piece.segment, segments.layer_dirs["disk"], nothing)
+    os.truncate(on_disk(segments, piece), length)
+    with pytest.raises(SegmentLost, match="damaged: it is not complete"):
+        content(segments, piece)
+
+
+def test_a_segment_that_is_nowhere_is_lost(segments: Segments) -> None:
+    piece = written(segments)
+    segments.spill(piece.segment, segments.layer_dirs["disk"], nothing)
+    on_disk(segments, piece).unlink()
+    with pytest.raises(SegmentLost, match="is gone"):
+        content(segments, piece)
+    with pytest.raises(SegmentLost, match="is gone"):
+        segments.restore(piece.segment, segments.layer_dirs["disk"], nothing)
+    with pytest.raises(SegmentLost, match="is gone"):
+        segments.spill(piece.segment, segments.layer_dirs["disk"], nothing)
+
+
+def test_a_move_that_breaks_off_leaves_the_segment_where_it_was(segments: Segments) -> None:
+    piece = written(segments)
+    disk = segments.layer_dirs["disk"]
+
+    def break_off(copied: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        segments.spill(piece.segment, disk, break_off)
+    assert os.listdir(disk) == []
+    assert content(segments, piece) == SECOND
+    segments.spill(piece.segment, disk, nothing)
+    with pytest.raises(OSError, match="No space left"):
+        segments.restore(piece.segment, disk, break_off)
+    assert os.listdir(segments.memory_dir) == []
+    assert content(segments, piece) == SECOND
+
+
+def test_a_removed_segment_is_gone_from_wherever_it_was(segments: Segments) -> None:
+    pieces = [written(segments), written(segments)]
+    segments.spill(pieces[0].segment, segments.layer_dirs["disk"], nothing)
+    for piece in pieces:
+        segments.remove(piece.segment)
+        with pytest.raises(SegmentLost):
+            content(segments, piece)
+
+
+def test_what_a_writer_has_left_is_found_in_all_places(segments: Segments) -> None:
+    piece = written(segments)
+    segments.spill(piece.segment, segments.layer_dirs["disk"], nothing)
+    assert segments.made_by(1) == [piece.segment]
+    assert segments.made_by(2) == []
+
+
+def test_a_reader_finds_a_segment_that_moves_all_the_time(segments: Segments) -> None:
+    [piece] = segments.write([FIRST])
+    disk, over = segments.layer_dirs["disk"], threading.Event()
+
+    def move() -> None:
+        for _ in range(150):
+            segments.spill(piece.segment, disk, nothing)
+            segments.restore(piece.segment, disk, nothing)
+        over.set()
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    try:
+        while not over.is_set():
+            assert content(segments, piece) == FIRST
+    finally:
+        thread.join()

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.streaming.language import parse_workflow
+from penstock.streaming.language.workflow import parse_workflow
 from penstock.streaming.native import interposer_path
-from penstock.streaming.rules_blob import compiled
+from penstock.streaming.rules.blob import compiled
 from penstock.streaming.table import Table
 from penstock.streaming.table_records import AppState, Flag, Info, ServerState, WaitKind
 

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
-from penstock.streaming.language_model import Commit, Fire, Rule, Step, Target, Workflow
-from penstock.streaming.rules import Coverage, Rules
-from penstock.streaming.rules_patterns import could_lie_below, matches
+from penstock.streaming.language.model import Commit, Fire, Rule, Step, Target, Workflow
+from penstock.streaming.rules.coverage import Coverage, Rules
+from penstock.streaming.rules.patterns import could_lie_below, matches
 from penstock.streaming.table import Table, library, name_words
 from penstock.streaming.table_records import CClass, CRule
 

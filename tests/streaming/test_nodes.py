@@ -18,7 +18,7 @@ import pytest
 from tests.streaming.flows import eventually
 from tests.streaming.several_nodes import Cluster, ended, fetched, in_namespaces, namespaces_work, on_loopback
 
-from penstock.streaming.homes import hashed_node
+from penstock.streaming.nodes.homes import hashed_node
 
 Start = Callable[[str, int], Cluster]
 _WHERE: dict[str, Callable[[Path, int], AbstractContextManager[Cluster]]] = {

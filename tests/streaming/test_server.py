@@ -15,8 +15,8 @@ import pytest
 
 from penstock.streaming.apps import State
 from penstock.streaming.happenings import FileBorn, FileCommitted, Happening
-from penstock.streaming.language import parse_workflow
-from penstock.streaming.rules_blob import compiled
+from penstock.streaming.language.workflow import parse_workflow
+from penstock.streaming.rules.blob import compiled
 from penstock.streaming.server import Server
 from penstock.streaming.table import Flag, Table
 from penstock.streaming.watchdog import Watchdog, told_wait, waits_for

@@ -15,12 +15,12 @@ from tests.unit import streaming_listings as listings
 from tests.unit.streaming_listings import text
 
 from penstock.errors import ConfigError
-from penstock.streaming.language import parse_workflow
-from penstock.streaming.language_model import Commit, Fire, HomePolicy, Target, Workflow
-from penstock.streaming.rules import Rules
-from penstock.streaming.rules_blob import compiled
-from penstock.streaming.rules_graph import circle, edges, in_order, meet
-from penstock.streaming.rules_patterns import (
+from penstock.streaming.language.model import Commit, Fire, HomePolicy, Target, Workflow
+from penstock.streaming.language.workflow import parse_workflow
+from penstock.streaming.rules.blob import compiled
+from penstock.streaming.rules.coverage import Rules
+from penstock.streaming.rules.graph import circle, edges, in_order, meet
+from penstock.streaming.rules.patterns import (
     ROOT,
     common_name,
     could_lie_below,
@@ -29,7 +29,7 @@ from penstock.streaming.rules_patterns import (
     parent_patterns,
     with_subtrees,
 )
-from penstock.streaming.rules_sets import NameSet, ancestors, meetings
+from penstock.streaming.rules.sets import NameSet, ancestors, meetings
 from penstock.streaming.table import Table
 
 #: other processes may be in the way

@@ -16,13 +16,13 @@ import msgspec
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.streaming.guard import Guard
-from penstock.streaming.language import read_workflow
-from penstock.streaming.language_model import Workflow
+from penstock.streaming.language.model import Workflow
+from penstock.streaming.language.workflow import read_workflow
 from penstock.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from penstock.streaming.hosting import Hosting, Settings
-    from penstock.streaming.peers import NodeSettings
+    from penstock.streaming.nodes.peers import NodeSettings
 
 __all__ = ["NodesRequest", "Request", "launch_run", "launch_serve"]
 
@@ -140,7 +140,7 @@ def _memory_layer() -> tuple[str, int | None]:
 
 
 def _node_settings(among: NodesRequest) -> NodeSettings | None:
-    from penstock.streaming.peers import NodeSettings, chosen_node, read_nodes, read_token, split_address
+    from penstock.streaming.nodes.peers import NodeSettings, chosen_node, read_nodes, read_token, split_address
 
     if among.nodes is None:
         if among != NodesRequest(token_file=among.token_file):

@@ -18,14 +18,14 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.streaming.control import Control
 from penstock.streaming.departure import Departure
-from penstock.streaming.federation import Federation
 from penstock.streaming.folders import RunFolders, lock_directory
 from penstock.streaming.happenings import Tell, Warned
-from penstock.streaming.language_model import Workflow
-from penstock.streaming.peers import NodeSettings
+from penstock.streaming.language.model import Workflow
+from penstock.streaming.nodes.federation import Federation
+from penstock.streaming.nodes.peers import NodeSettings
 from penstock.streaming.placement import Placement, repair, true_root
-from penstock.streaming.rules import Rules
-from penstock.streaming.rules_blob import compiled
+from penstock.streaming.rules.blob import compiled
+from penstock.streaming.rules.coverage import Rules
 from penstock.streaming.server import Server
 from penstock.streaming.status import Status, how_it_stands
 from penstock.streaming.table import Table, interposer_path

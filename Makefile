@@ -73,7 +73,7 @@ $(INTERPOSE_LIB): $(NATIVE_FILES)
 
 clean:
 	rm -f $(NATIVE)
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist __pycache__ .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The virtual environment, made or repaired on demand. It is built again from nothing when its own Python or pip does

@@ -40,7 +40,7 @@ demo: $(READY) $(NATIVE)
 # Each worker begins with one half of the tests, in order, so that what a module sets up is mostly set up once.
 test: $(READY) $(NATIVE)
 	@$(BIN)/python -m compileall -q src tests benchmarks
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile repeatable $(ARGS)
 
 test-long: $(READY) $(NATIVE)
 	@$(BIN)/python -m compileall -q src tests benchmarks

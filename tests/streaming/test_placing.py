@@ -39,7 +39,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folders(work: Path) -> Iterator[RunFolders]:
-    folders = RunFolders("test", str(work), "")
+    folders = RunFolders("test", str(work), "", "/dev/shm")
     yield folders
     folders.remove()
 
@@ -152,7 +152,7 @@ def place_and_die(work: Path, moment: int) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(die_in_time)
-    folders = RunFolders("killed", str(work), "")
+    folders = RunFolders("killed", str(work), "", "/dev/shm")
     placed = begun(work, folders)
     (work / "new.txt").touch()
     placed.end()

@@ -100,7 +100,7 @@ class Runtime:
         self.driver = Driver(
             engine, self._executor(machine), self.segments, self.layers, self._recorder, self.tuning.take_note
         )
-        self.driver.house.capacity = config.store_capacity or machine.shm_free // 2
+        self.driver.house.capacity = config.store_capacity or self.directories.memory_free // 2
         self.functions = Functions(
             engine, self.driver.executor, self.segments, self.tuning, self.profiles, config.constraints
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 
 from penstock.errors import ConfigError
+from penstock.executors.forkserver_main import remove_directories
 from penstock.runtime.config import Config
 
 __all__ = ["SHARED_MEMORY", "Directories", "free_bytes", "memory_parent"]
@@ -43,23 +43,26 @@ class Directories:
         # Inline, there is no fork server to clean up after a program that is killed: make nothing before it is needed.
         needed = config.mode != "inline"
         self.run_dir = config.run_dir or os.path.join(tempfile.gettempdir(), mark)
-        if needed or config.writes_log:
-            os.makedirs(self.run_dir, mode=0o777 if config.run_dir else 0o700, exist_ok=True)
         self.memory_dir = os.path.join(parent or self.run_dir, mark)
         #: bytes that are free for shared memory; 0 where there is none
         self.memory_free = free_bytes(parent) if parent else 0
         self.spill_dir = os.path.join(config.spill_dir or self.run_dir, f"{mark}-spill")
-        if needed:
-            for directory in (self.memory_dir, self.spill_dir):
-                os.makedirs(directory, mode=0o700)
         self.disposable = [self.memory_dir, self.spill_dir]
         if config.run_dir is None:
             self.disposable.append(self.run_dir)
+        try:
+            if needed or config.writes_log:
+                os.makedirs(self.run_dir, mode=0o777 if config.run_dir else 0o700, exist_ok=True)
+            if needed:
+                for directory in (self.memory_dir, self.spill_dir):
+                    os.makedirs(directory, mode=0o700)
+        except BaseException:
+            self.remove(ok=False)
+            raise
 
     def remove(self, *, ok: bool) -> None:
         """Remove what is disposable, and the run directory if it was not to be kept."""
-        for directory in self.disposable:
-            shutil.rmtree(directory, ignore_errors=True)
+        remove_directories([os.fsencode(directory) for directory in self.disposable])
         if self._keep == "never" or (self._keep == "failed" and ok):
             with contextlib.suppress(OSError):
                 for name in ("events.jsonl",):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_place import memory_dir
 
 from penstock.streaming.apps import State
 from penstock.streaming.happenings import FileBorn, FileCommitted, Happening
@@ -134,7 +135,7 @@ class Stage:
         self.workflow = parse_workflow(toml)
         self.limit = options.pop("limit", 0)
         self.table = Table.create(
-            f"/dev/shm/penstock-test-{os.getpid()}", "test", [str(folder)], compiled(self.workflow), limit=self.limit
+            str(memory_dir() / "table"), "test", [str(folder)], compiled(self.workflow), limit=self.limit
         )
         self.told: list[Happening] = []
         self.reasons: list[str] = []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.own_place import memory_dir
 from tests.unit import streaming_listings as listings
 from tests.unit.streaming_listings import text
 
@@ -463,7 +464,7 @@ def test_the_library_gives_the_same_answers(steps: list[dict[str, Any]], kept: l
     except ConfigError:
         return  # two rules that differ
     rules = Rules(workflow)
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir=memory_dir()) as folder:
         sizes = {"slots": 64, "processes": 4, "extents": 4, "ring": 16, "names_bytes": 4096}
         table = Table.create(f"{folder}/table", "w", [folder], rules.compile(), **sizes)
         try:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from enum import Enum
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RuntimeStopped
 from penstock.model.data import Piece, SegmentId
 
 __all__ = ["Access", "Segments"]
@@ -46,6 +46,8 @@ class Segments:
         #: no other process shares the store: segments are memory without a name, which goes with this process
         self._alone = alone
         self._nameless: dict[SegmentId, int] = {}
+        #: the run ends: nothing can be written any more
+        self.closed = False
         self._full: mmap.mmap | bytearray = bytearray(1) if alone else self._flag()
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
         self._next: SegmentId = (writer << _WRITER) + 1
@@ -77,6 +79,7 @@ class Segments:
 
     def close(self) -> None:
         """Let the flag go."""
+        self.closed = True
         if isinstance(self._full, mmap.mmap):
             self._full.close()
         for descriptor in self._nameless.values():
@@ -91,6 +94,15 @@ class Segments:
 
     def write(self, buffers: Sequence[memoryview | bytes]) -> list[Piece]:
         """Store buffers together in a new segment."""
+        try:
+            if not self.closed:
+                return self._write_somewhere(buffers)
+        except (OSError, ValueError):
+            if not self.closed:
+                raise
+        raise RuntimeStopped("the runtime was stopped by another thread; nothing can be stored any more")
+
+    def _write_somewhere(self, buffers: Sequence[memoryview | bytes]) -> list[Piece]:
         segment = self._next
         self._next += 1
         if not self.full:

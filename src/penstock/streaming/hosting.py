@@ -117,7 +117,7 @@ class Hosting:
     async def _open(self) -> None:
         library = interposer_path()
         self._stack.enter_context(lock_directory(self.root))
-        if repair(self.root):
+        if repair(self.root, self.settings.memory_at):
             self._tell(Warned(f"{self.root} was put back in its place: the server of an earlier run had been killed"))
         if not os.path.isdir(self.root):
             raise ConfigError(f"the workflow's directory {self.root} does not exist; make it, or name another one")

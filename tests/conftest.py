@@ -4,6 +4,8 @@ A leak is a process, a directory in shared memory or a descriptor that outlives 
 `nothing_left_behind` stops the runtime before and after a test and compares; everything in tests/faults gets it, and
 whatever is marked `leaks` or asks for it. Tests in tests/behaviour may share a running runtime, which excuses what it
 holds, so the same comparison is made around each of their modules; and once more around the whole session.
+
+Each pytest process has a place of its own in shared memory (own_place.py): no test is blamed for its neighbour.
 """
 
 from __future__ import annotations
@@ -18,29 +20,34 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.own_place import left_in_memory, move_in, move_out
 
 HERE = Path(__file__).parent
-SHARED_MEMORY = Path("/dev/shm")
 # How long the kernel may take to show that what was stopped is gone.
 PATIENCE = 5.0
-#: the same for directories that a test in another process may have left for a while
-OTHERS_PATIENCE = 40.0
-BESIDE_OTHERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+def pytest_configure() -> None:
+    move_in()
+
+
+def pytest_unconfigure() -> None:
+    move_out()
+
+
 class Surroundings:
-    """What this process has around it: descendants, directories in shared memory, open descriptors."""
+    """What this process has around it: descendants, files and directories in shared memory, open descriptors."""
 
     def __init__(self) -> None:
         self.processes = set(descendants())
-        self.directories = set(SHARED_MEMORY.glob("penstock-*"))
+        self.directories = left_in_memory()
         self.descriptors = open_descriptors()
 
     def leaks_since(self, before: Surroundings) -> list[str]:
         processes = [f"process {describe(process)}" for process in self.processes - before.processes]
-        directories = [f"directory {path}" for path in self.directories - before.directories if not foreign(path)]
+        directories = [f"directory {path}" for path in self.directories - before.directories]
         descriptors = [f"descriptor {fd} -> {target}" for fd, target in self.descriptors - before.descriptors]
         return sorted(processes + directories + descriptors)
 
@@ -107,9 +114,6 @@ def expect_no_leaks(before: Surroundings, descriptors: bool = True) -> None:
         return found if descriptors else [leak for leak in found if not leak.startswith("descriptor")]
 
     wait_until(lambda: not leaks())
-    if BESIDE_OTHERS and all(leak.startswith("directory") for leak in leaks()):
-        # A test beside us may have killed its own program, and not yet tidied up after it.
-        wait_until(lambda: not leaks(), OTHERS_PATIENCE)
     found = leaks()
     for process in set(descendants()) - before.processes:
         kill(process)  # or the next test would be blamed for it too
@@ -163,18 +167,8 @@ def open_descriptors() -> set[tuple[int, str]]:
     return found
 
 
-def foreign(directory: Path) -> bool:
-    """Whether a directory carries the number of a living process that is neither this one nor born of it."""
-    if BESIDE_OTHERS and (directory / "table").exists():
-        return True  # of a streamed workflow: tests beside us kill such servers; a run by itself can tell
-    kin = {os.getpid(), *(process.pid for process in descendants())}
-    # Other parts of a name may consist of digits too, and be larger than any process number.
-    numbers = {int(part) for part in directory.name.split("-") if part.isdigit() and len(part) < 10}
-    return any(psutil.pid_exists(number) for number in numbers) and not numbers & kin
-
-
-def wait_until(condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     """Wait for something the kernel does in its own time; the caller then asserts it."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)

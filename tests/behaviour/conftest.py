@@ -9,7 +9,6 @@ the test that caused it.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from tests.behaviour.modes import MODES, NOT_SIMULATED, SIMULATED, Gate
 from tests.behaviour.simulation import simulation_of_bodies
+from tests.own_place import user_environment
 
 import penstock
 from penstock.errors import SimulatedValueError
@@ -91,7 +91,7 @@ class Script:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        self.environ = user_environment()
         self.environ["PYTHONPATH"] = str(SOURCE)
         self.environ["TERM"] = "dumb"
 

@@ -15,6 +15,7 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.mpi_here import needs_mpi
+from tests.own_place import user_environment
 
 from penstock.cli import quick
 from penstock.cli.app import app as typer_app
@@ -37,7 +38,7 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        self.environ = user_environment()
         self.environ |= {"COLUMNS": "200", "TERM": "dumb"}
 
     def file(self, name: str, content: str) -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_place import user_environment
 
 pytestmark = pytest.mark.leaks
 SMALL = ("--size", "1MB", "--time", "10s", "--streams", "2")
@@ -30,7 +31,7 @@ class Probe:
         self.disk = folder / "disk"
         self.disk.mkdir()
         self.file = folder / "penstock.toml"
-        self.environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        self.environ = user_environment()
         self.environ |= {"COLUMNS": "80", "TERM": "dumb"}
 
     def command(self, *arguments: str) -> list[str]:

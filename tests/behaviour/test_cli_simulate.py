@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_place import user_environment
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
@@ -79,7 +80,7 @@ class Simulate:
         (folder / "workflow.json").write_text(json.dumps(WORKFLOW))
         (folder / "log.jsonl").write_text("hello\nworld\n")
         (folder / "empty.jsonl").write_text("")
-        self.environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        self.environ = user_environment()
         self.environ |= {"COLUMNS": "100", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
 
     def command(self, *arguments: str) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_place import user_environment
 
 from penstock.model.profiles import Profile
 from penstock.model.resources import Auto
@@ -48,7 +48,7 @@ class Command:
         self.file = str(folder / "penstock" / "tuning.json")
 
     def __call__(self, *arguments: str, status: int = 0, columns: int = 100) -> str:
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        environ = user_environment()
         environ |= {"XDG_CACHE_HOME": str(self.folder), "COLUMNS": str(columns), "TERM": "dumb"}
         done = subprocess.run(
             [sys.executable, "-m", "penstock.cli", "tuning", *arguments],

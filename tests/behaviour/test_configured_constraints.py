@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.own_place import user_environment
 
 from penstock.errors import ConfigError
 from penstock.runtime.config import load_config
@@ -28,7 +28,7 @@ print(solve().result())
 def run(folder: Path, settings: str, **environ: str) -> subprocess.CompletedProcess[str]:
     (folder / "penstock.toml").write_text("[resources]\ncpus = 2\n" + settings)
     (folder / "app.py").write_text(PROGRAM)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    clean = user_environment()
     return subprocess.run(
         [sys.executable, "app.py"],
         cwd=folder,

@@ -98,6 +98,19 @@ def test_readers_of_the_old_version_keep_it(in_folder: Path, gate: Gate, second_
         assert sorted(name for name in os.listdir() if "gate" not in name) == ["a", "b"]
 
 
+def test_a_task_that_reads_what_it_replaces_keeps_it(in_folder: Path) -> None:
+    @task(old=FILE_IN, new=FILE_OUT)
+    def replace(old: str, new: str) -> str:
+        Path(new).write_text("new")
+        ready_file(new)
+        return Path(old).read_text()
+
+    (in_folder / "a").write_text("old")
+    assert replace("a", "a").result() == "old"
+    with open_file("a") as file:
+        assert file.read() == "new"
+
+
 @only_workers
 def test_a_writer_of_the_next_version_does_not_wait(in_folder: Path, gate: Gate) -> None:
     write_both("a", "b", gate)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.behaviour.modes import only_workers
+from tests.own_place import memory_dir
 
 import penstock
 from penstock import INOUT, delete_object, share, task, wait_on
@@ -52,8 +51,8 @@ def look(box: Any) -> Any:
 
 
 def stored() -> int:
-    """Bytes of this program's large objects in shared memory; other programs may have theirs next to them."""
-    folders = Path("/dev/shm").glob(f"penstock-*-{os.getpid()}-*")
+    """Bytes of this program's large objects in shared memory."""
+    folders = memory_dir().glob("penstock-*")
     files = [file for folder in folders for file in folder.rglob("*")]
     total = 0
     for file in files:

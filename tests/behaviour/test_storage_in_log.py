@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_place import user_environment
 
 import penstock
 from penstock import FILE_OUT, constraint, io, task
@@ -182,7 +183,7 @@ for n in range(20):
 
 def test_penstock_run_sums_up_storage(storage: Storage) -> None:
     (storage.folder / "app.py").write_text(PROGRAM)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    clean = user_environment()
     command = [sys.executable, "-m", "penstock.cli", "run", "app.py"]
     done = subprocess.run(
         command,

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 from tests.faults.storage_tasks import WHOLE, content
+from tests.own_place import memory_dir
 
 import penstock
 from penstock.engine.checks import check
 from penstock.engine.devices import DeviceRecord
-
-SHARED_MEMORY = "/dev/shm"
 
 
 def layer(name: str, mount: Path | str, **more: Any) -> dict[str, Any]:
@@ -106,5 +105,5 @@ def small_disk(folder: Path, size: str = "8m", inodes: str = "10k") -> Iterator[
 @contextlib.contextmanager
 def folder_in_memory() -> Iterator[Path]:
     """A folder on another file system than that of the tests' own, if shared memory is one."""
-    with tempfile.TemporaryDirectory(prefix="faults-", dir=SHARED_MEMORY) as folder:
+    with tempfile.TemporaryDirectory(prefix="faults-", dir=memory_dir()) as folder:
         yield Path(folder)

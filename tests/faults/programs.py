@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 import psutil
+from tests.own_place import memory_dir, user_environment
 
 PATIENCE = 10.0
 
@@ -113,15 +114,14 @@ class Program:
     def leftovers(self) -> list[str]:
         """Directories of the run that still exist."""
         mine = f"-{self.process.pid}-"
-        shared = [str(path) for path in Path("/dev/shm").glob("penstock-*") if mine in path.name]
+        shared = [str(path) for path in memory_dir().iterdir() if mine in path.name]
         return shared + [str(path) for path in self.temporary.iterdir()]
 
 
 def surroundings(**changes: str) -> dict[str, str]:
     """Our environment with the package importable, no setting inherited, and output not held back."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return {**environ, "PYTHONUNBUFFERED": "1", **changes}
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**user_environment(PYTHONPATH=path, PYTHONUNBUFFERED="1"), **changes}
 
 
 def run(folder: Path, source: str, within: float = 20.0) -> tuple[int, str, str]:

@@ -33,8 +33,16 @@ def sequential(tmp_path: Path) -> tuple[Any, ...]:
     return scenario(SEQUENTIAL, folder, NoFault())
 
 
-@pytest.mark.parametrize("victim", ["worker", "fork server"])
-@pytest.mark.parametrize("point", ["begin", "end"])
+@pytest.mark.parametrize(
+    ("point", "victim"),
+    [
+        ("begin", "worker"),
+        ("end", "worker"),
+        ("end", "fork server"),
+        # As the one above, except that nothing has been changed yet when the server and its workers die.
+        pytest.param("begin", "fork server", marks=pytest.mark.long),
+    ],
+)
 def test_process_killed_at_any_attempt_changes_no_result(
     tmp_path: Path, sequential: tuple[Any, ...], point: str, victim: str
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 from tests.faults.programs import Gate, Program, TaskSide, alive, gone, run, surroundings
 
 import penstock
@@ -149,6 +150,8 @@ start().result()
     with Program(tmp_path, source) as program:
         program.arrival()
         family = program.family()
+        # A process that has just become another program has no command line for a moment.
+        wait_until(lambda: any("sleep" in process.cmdline() for process in family))
         assert any("sleep" in process.cmdline() for process in family)
         program.signal(signal.SIGKILL)
         program.ends(within=2)

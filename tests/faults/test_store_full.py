@@ -210,7 +210,8 @@ def with_small_shared_memory(folder: Path, source: str, disk: str = "") -> Progr
         script += f" && mount -t tmpfs -o size={MEGABYTES}m none {disk}"
     mapped = [] if os.getuid() == 0 else ["--map-root-user"]
     prefix = ("unshare", *mapped, "--mount", "sh", "-c", script + ' && exec "$@"', "sh")
-    return Program(folder, "import numpy as np\n" + source, prefix=prefix)
+    # Our own place in shared memory is out of sight there.
+    return Program(folder, "import numpy as np\n" + source, {"PENSTOCK_MEMORY_DIR": ""}, prefix=prefix)
 
 
 CHECKS_AT_END = """

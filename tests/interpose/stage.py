@@ -20,9 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.streaming.language import parse_workflow
+from tests.own_place import memory_dir
+
+from penstock.streaming.language.workflow import parse_workflow
 from penstock.streaming.native import interposer_path
-from penstock.streaming.rules_blob import compiled
+from penstock.streaming.rules.blob import compiled
 from penstock.streaming.table import Table
 from penstock.streaming.table_records import AppState, Flag, Info, ServerState, WaitKind
 
@@ -130,7 +132,7 @@ class Stage:
         root.mkdir(exist_ok=True)
         self.workflow = parse_workflow(rules, "stage.toml", str(root))
         self.apps = {step.name: number for number, step in enumerate(self.workflow.steps)}
-        self.folder = tempfile.mkdtemp(prefix=f"penstock-stage-{os.getpid()}-", dir="/dev/shm")
+        self.folder = tempfile.mkdtemp(prefix="stage-", dir=memory_dir())
         self.library = library or interposer_path()
         roots = options.pop("roots", [str(root)])
         self.table = Table.create(

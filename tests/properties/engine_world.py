@@ -253,7 +253,7 @@ class World:
         output = call.outputs[index - call.returns] if index >= call.returns else None
         if output is not None and output.file is not None:
             path = f"/private/{token}"
-            if attempt.launch.publish or output.slot in attempt.launch.in_place:
+            if attempt.launch.publish and not output.update:
                 path = output.file
             self.disk[path] = token
             return FileRef(path)

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.own_place import memory_dir
 
 from penstock.errors import ConfigError
-from penstock.streaming.language_model import Commit, Fire, Rule, Step, Target, Workflow
-from penstock.streaming.rules import Coverage, Rules
-from penstock.streaming.rules_patterns import could_lie_below, matches
+from penstock.streaming.language.model import Commit, Fire, Rule, Step, Target, Workflow
+from penstock.streaming.rules.coverage import Coverage, Rules
+from penstock.streaming.rules.patterns import could_lie_below, matches
 from penstock.streaming.table import Table, library, name_words
 from penstock.streaming.table_records import CClass, CRule
 
@@ -111,9 +112,7 @@ def compare(found: CClass, rules: Rules, name: str) -> None:
 @given(workflows(), st.lists(names, min_size=1, max_size=12))
 def test_a_workflow_classifies_alike(workflow: Workflow, asked: list[str]) -> None:
     rules = Rules(workflow)
-    table = Table.create(
-        f"/dev/shm/penstock-test-rules-{os.getpid()}", "w", ["/nonexistent"], rules.compile(), slots=64
-    )
+    table = Table.create(str(memory_dir() / "rules"), "w", ["/nonexistent"], rules.compile(), slots=64)
     try:
         for name in [".", *asked]:
             compare(table.classify(name), rules, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.own_place import memory_dir
 from tests.unit.table_program import Program
 from tests.unit.table_rules import DIRECTORY_RULE, FILE_RULE, OUTPUT, App, Entry, rules_area
 
@@ -72,7 +72,7 @@ class Twins(RuleBasedStateMachine):
             return NameRules(files.get(name, default), directories.get(name, default), producers.get(name, 0), makers)
 
         self.files = Files(rules_of, before)
-        path = f"/dev/shm/penstock-test-{os.getpid()}-{next(_serial)}"
+        path = str(memory_dir() / f"twins-{next(_serial)}")
         area = rules_area([App(f"app{app}", before[app]) for app in APPS], entries)
         self.table = Table.create(path, "twins", ["/nonexistent"], area, slots=1 << 12, ring=64)
         self.base = Program(self.table, 0)

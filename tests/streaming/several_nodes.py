@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.own_place import memory_dir
 from tests.streaming.flows import PATIENCE, Ended, eventually
 
 from penstock.streaming.native import interposer_path
@@ -160,8 +161,8 @@ class Cluster:
                 node.server.kill()
                 node.server.communicate()
             if node.server is not None:
-                # A killed server leaves its folder to the next one; tests beside this one would wait for that.
-                for remains in Path("/dev/shm").glob(f"penstock-*-{node.server.pid}-*"):
+                # A killed server leaves its folder to the next one.
+                for remains in memory_dir().glob(f"penstock-*-{node.server.pid}-*"):
                     shutil.rmtree(remains, ignore_errors=True)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.streaming.apps import App, State
 from penstock.streaming.dependents import Dependents
-from penstock.streaming.language import parse_workflow
-from penstock.streaming.language_model import Step
+from penstock.streaming.language.model import Step
+from penstock.streaming.language.workflow import parse_workflow
 
 
 def app(instances: int = 1) -> App:

@@ -11,7 +11,7 @@ from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually
 
 from penstock.errors import ConfigError
 from penstock.streaming.batch import batch_order
-from penstock.streaming.language import parse_workflow
+from penstock.streaming.language.workflow import parse_workflow
 
 
 def test_steps_run_after_those_whose_files_they_read(flow: Flow) -> None:

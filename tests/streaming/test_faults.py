@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.own_place import memory_dir
 from tests.streaming.flows import EXPECTED, PAIR, PATIENCE, Ended, Flow, eventually
 
 ENDLESS = PAIR.replace("20 0.01", "100000 0.002")
@@ -155,7 +156,7 @@ def test_a_full_disk_is_an_error_of_the_step_that_meets_it(flow: Flow, tmp_path:
         """
     )
     run = f"exec {sys.executable} -m penstock.cli stream run flow.toml --memory"
-    script = f"mount -t tmpfs -o size=64m tmpfs /dev/shm && {run}"
+    script = f"mount -t tmpfs -o size=64m tmpfs {memory_dir()} && {run}"
     ended = subprocess.run(
         ["unshare", "-m", "sh", "-c", script],
         cwd=flow.folder,

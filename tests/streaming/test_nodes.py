@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
+from tests.own_place import memory_dir
 from tests.streaming.flows import eventually
 from tests.streaming.several_nodes import Cluster, ended, fetched, in_namespaces, namespaces_work, on_loopback
 
-from penstock.streaming.homes import hashed_node
+from penstock.streaming.nodes.homes import hashed_node
 
 Start = Callable[[str, int], Cluster]
 _WHERE: dict[str, Callable[[Path, int], AbstractContextManager[Cluster]]] = {
@@ -240,7 +241,7 @@ def test_a_node_that_is_killed_is_named_to_its_readers_and_the_others_end(start:
 
 def _remove_remains(state: Path) -> None:
     memory = json.loads(state.read_text())["memory"]
-    assert memory.startswith("/dev/shm/penstock-")
+    assert memory.startswith(f"{memory_dir()}/penstock-")
     shutil.rmtree(memory)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.own_place import memory_dir
 
 from penstock.errors import ConfigError
 from penstock.streaming import placement
@@ -39,7 +40,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folders(work: Path) -> Iterator[RunFolders]:
-    folders = RunFolders("test", str(work), "")
+    folders = RunFolders("test", str(work), "", str(memory_dir()))
     yield folders
     folders.remove()
 
@@ -112,7 +113,7 @@ def aside_of(work: Path) -> Path:
 
 
 def dead_link(folder: Path) -> None:
-    folder.symlink_to(f"/dev/shm/penstock-{os.getuid()}-999999999-0123abcd/files")
+    folder.symlink_to(memory_dir() / f"penstock-{os.getuid()}-999999999-0123abcd" / "files")
 
 
 @pytest.mark.parametrize("picture", ["link aside", "exchanged", "moved away", "nothing"])
@@ -152,7 +153,7 @@ def place_and_die(work: Path, moment: int) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(die_in_time)
-    folders = RunFolders("killed", str(work), "")
+    folders = RunFolders("killed", str(work), "", str(memory_dir()))
     placed = begun(work, folders)
     (work / "new.txt").touch()
     placed.end()
@@ -242,7 +243,7 @@ def test_what_was_removed_after_its_delivery_goes_from_its_place(tmp_path: Path)
 
 
 def test_punching_gives_room_back_and_keeps_the_rest() -> None:
-    path = Path(f"/dev/shm/{os.getpid()}-punch")
+    path = memory_dir() / "punch"
     path.write_bytes(b"a" * (4 << 20) + b"b" * 100)
     try:
         before = path.stat().st_blocks

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_place import memory_dir
 
 from penstock.streaming.apps import State
 from penstock.streaming.happenings import FileBorn, FileCommitted, Happening
-from penstock.streaming.language import parse_workflow
-from penstock.streaming.rules_blob import compiled
+from penstock.streaming.language.workflow import parse_workflow
+from penstock.streaming.rules.blob import compiled
 from penstock.streaming.server import Server
 from penstock.streaming.table import Flag, Table
 from penstock.streaming.watchdog import Watchdog, told_wait, waits_for
@@ -134,7 +135,7 @@ class Stage:
         self.workflow = parse_workflow(toml)
         self.limit = options.pop("limit", 0)
         self.table = Table.create(
-            f"/dev/shm/penstock-test-{os.getpid()}", "test", [str(folder)], compiled(self.workflow), limit=self.limit
+            str(memory_dir() / "table"), "test", [str(folder)], compiled(self.workflow), limit=self.limit
         )
         self.told: list[Happening] = []
         self.reasons: list[str] = []

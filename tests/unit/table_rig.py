@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.own_place import memory_dir
 from tests.unit.table_rules import (
     DIRECTORY_RULE,
     FILE_RULE,
@@ -47,7 +48,7 @@ RULES = rules_area(
 @contextlib.contextmanager
 def shared_table(root: Path, **capacities: int) -> Iterator[Table]:
     """A table whose server is this process."""
-    path = f"/dev/shm/penstock-test-{os.getpid()}-{time.monotonic_ns()}"
+    path = str(memory_dir() / f"table-{time.monotonic_ns()}")
     table = Table.create(path, "rig", [str(root)], RULES, **capacities)
     try:
         table.serve(ServerState.RUNS)

@@ -121,7 +121,8 @@ def test_a_bad_variable_is_quoted_as_written(tmp_path: Path) -> None:
 
 
 def test_our_own_and_empty_variables_and_absent_flags_are_passed_over(tmp_path: Path) -> None:
-    loaded = load(tmp_path, {"PENSTOCK_INTERNAL_LANE": "3", "PENSTOCK_CPUS": "", "PENSTOCKS": "x"}, memory=None)
+    ours = {"PENSTOCK_INTERNAL_LANE": "3", "PENSTOCK_STREAM_APP": "step", "PENSTOCK_NUM_NODES": "1"}
+    loaded = load(tmp_path, {**ours, "PENSTOCK_CPUS": "", "PENSTOCKS": "x"}, memory=None)
     assert loaded.config == Config()
     assert set(loaded.origins.values()) == {"default"}
 

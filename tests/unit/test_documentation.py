@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 import pytest
 from tests.mpi_here import skip_without_mpi
+from tests.own_place import user_environment
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 90.0
@@ -93,7 +94,7 @@ def examples(page: str) -> list[Example]:
 
 def run(script: Path, folder: Path) -> str:
     """Run a program as a user would and return what it printed; it and its children end within the time limit."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    clean = user_environment()
     process = subprocess.Popen(
         [sys.executable, str(script)],
         cwd=folder,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from msgspec.structs import replace
 from tests.unit.engine_rig import Rig, call, settled, spec, writes_file
@@ -185,7 +187,7 @@ def test_a_long_queue_of_versions_takes_the_name_without_deep_recursion(rig: Fil
     rig.provide(10, FileRef(FILE))
     rig.submit(call(1, slots=(10,)))
     rig.release(10)
-    last = 3000
+    last = 1000 + sys.getrecursionlimit() + 200
     engine = rig.engine
     for number in range(1000, last):
         engine.handle(Submitted(writes_file(number, number, FILE)), 0.0)

@@ -109,7 +109,7 @@ def test_links_are_followed_to_the_device(root: FakeRoot) -> None:
 
 
 def test_memory_gives_a_quarter_and_disks_what_is_free(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_layers, "_free_bytes", lambda folder: 4000 if folder.endswith("shm") else 70)
+    monkeypatch.setattr(found_layers, "free_bytes", lambda folder: 4000 if folder.endswith("shm") else 70)
     assert {one.layer.name: one.layer.capacity for one in root.look()} == {"memory": 1000, "work": 70}
 
 

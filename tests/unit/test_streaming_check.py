@@ -18,11 +18,11 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.stream import stream
 from penstock.errors import ConfigError
-from penstock.streaming.check import CoveredName, Explanation, explain
-from penstock.streaming.check_words import listed, waits
 from penstock.streaming.estimate import Pipeline, estimate
-from penstock.streaming.language import parse_workflow
-from penstock.streaming.language_model import Target
+from penstock.streaming.language.check import CoveredName, Explanation, explain
+from penstock.streaming.language.check_words import listed, waits
+from penstock.streaming.language.model import Target
+from penstock.streaming.language.workflow import parse_workflow
 
 
 def explained(document: dict[str, Any] | str) -> Explanation:

@@ -12,12 +12,12 @@ from tests.unit import streaming_listings as listings
 from tests.unit.streaming_listings import changed, text
 
 from penstock.errors import ConfigError
-from penstock.streaming import check_warnings
-from penstock.streaming.check import explain
-from penstock.streaming.language import examine, parse_workflow, read_workflow
-from penstock.streaming.language_forms import JSON, TOML
-from penstock.streaming.language_model import Commit, Fire, Rule, Sizes, Step, Target, Workflow
-from penstock.streaming.rules_patterns import normalised
+from penstock.streaming.language import check_warnings
+from penstock.streaming.language.check import explain
+from penstock.streaming.language.forms import JSON, TOML
+from penstock.streaming.language.model import Commit, Fire, Rule, Sizes, Step, Target, Workflow
+from penstock.streaming.language.workflow import examine, parse_workflow, read_workflow
+from penstock.streaming.rules.patterns import normalised
 
 
 def of_json(document: dict[str, Any]) -> Workflow:

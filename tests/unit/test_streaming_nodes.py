@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
 from penstock.errors import ConfigError
-from penstock.streaming.homes import hashed_node, home_of
-from penstock.streaming.http_wire import HttpError, answer_bytes, read_answer, read_head, request_bytes
-from penstock.streaming.language import parse_workflow
-from penstock.streaming.peers import Node, chosen_node, read_nodes, read_token, split_address
-from penstock.streaming.remote_file import RemoteFile
-from penstock.streaming.remote_records import Born, decode, encode, quoted, unquoted
-from penstock.streaming.replicas import Replicas, is_proper_name
-from penstock.streaming.rules import Rules
+from penstock.streaming.language.workflow import parse_workflow
+from penstock.streaming.nodes.homes import hashed_node, home_of
+from penstock.streaming.nodes.http_wire import HttpError, answer_bytes, read_answer, read_head, request_bytes
+from penstock.streaming.nodes.peers import Node, chosen_node, read_nodes, read_token, split_address
+from penstock.streaming.nodes.records import Born, decode, encode, quoted, unquoted
+from penstock.streaming.nodes.remote_file import RemoteFile
+from penstock.streaming.nodes.replicas import Replicas, is_proper_name
+from penstock.streaming.rules.coverage import Rules
 
 # --- homes ------------------------------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ def test_hashing_agrees_between_processes_and_spreads_names() -> None:
     nodes = ["a", "b", "c"]
     names = [f"tile-{number}" for number in range(300)]
     program = (
-        "import sys; from penstock.streaming.homes import hashed_node;"
+        "import sys; from penstock.streaming.nodes.homes import hashed_node;"
         "print(''.join(hashed_node(f'tile-{n}', ['a', 'b', 'c']) for n in range(300)))"
     )
     told = {

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.own_place import memory_dir
 from tests.unit import streaming_listings as listings
 from tests.unit.streaming_listings import text
 
 from penstock.errors import ConfigError
-from penstock.streaming.language import parse_workflow
-from penstock.streaming.language_model import Commit, Fire, HomePolicy, Target, Workflow
-from penstock.streaming.rules import Rules
-from penstock.streaming.rules_blob import compiled
-from penstock.streaming.rules_graph import circle, edges, in_order, meet
-from penstock.streaming.rules_patterns import (
+from penstock.streaming.language.model import Commit, Fire, HomePolicy, Target, Workflow
+from penstock.streaming.language.workflow import parse_workflow
+from penstock.streaming.rules.blob import compiled
+from penstock.streaming.rules.coverage import Rules
+from penstock.streaming.rules.graph import circle, edges, in_order, meet
+from penstock.streaming.rules.patterns import (
     ROOT,
     common_name,
     could_lie_below,
@@ -29,7 +30,7 @@ from penstock.streaming.rules_patterns import (
     parent_patterns,
     with_subtrees,
 )
-from penstock.streaming.rules_sets import NameSet, ancestors, meetings
+from penstock.streaming.rules.sets import NameSet, ancestors, meetings
 from penstock.streaming.table import Table
 
 #: other processes may be in the way
@@ -463,7 +464,7 @@ def test_the_library_gives_the_same_answers(steps: list[dict[str, Any]], kept: l
     except ConfigError:
         return  # two rules that differ
     rules = Rules(workflow)
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir=memory_dir()) as folder:
         sizes = {"slots": 64, "processes": 4, "extents": 4, "ring": 16, "names_bytes": 4096}
         table = Table.create(f"{folder}/table", "w", [folder], rules.compile(), **sizes)
         try:

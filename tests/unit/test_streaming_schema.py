@@ -18,10 +18,10 @@ from tests.unit import streaming_listings as listings
 from tests.unit.test_streaming_language import WRONG
 
 from penstock.errors import ConfigError
-from penstock.streaming.language_forms import JSON, TOML, Form
-from penstock.streaming.language_reading import Place, Report, Value
-from penstock.streaming.language_sections import read_sections
-from penstock.streaming.schema import FORMS, schema_text
+from penstock.streaming.language.forms import JSON, TOML, Form
+from penstock.streaming.language.reading import Place, Report, Value
+from penstock.streaming.language.schema import FORMS, schema_text
+from penstock.streaming.language.sections import read_sections
 
 SCHEMAS = {form: Draft202012Validator(json.loads(schema_text(form))) for form in FORMS}
 #: the TOML form with every key, and its smallest

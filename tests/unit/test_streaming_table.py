@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -15,7 +17,18 @@ from tests.unit.table_program import Program
 from tests.unit.table_rig import LAST, MAKE, RULES, USE, Child, shared_table, until
 
 from penstock.errors import ConfigError, InternalError
+from penstock.streaming import table as table_module
+from penstock.streaming.native import table_library
 from penstock.streaming.table import AppState, Born, Flag, Note, ProcessState, ServerState, Table, Violation, WaitKind
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _a_library_that_has_said_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A copy: in one process it says only so much, and tests that ran before these may have heard it all."""
+    copy = ctypes.CDLL(shutil.copy(table_library()._name, tmp_path_factory.mktemp("library")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_module, "table_library", lambda: copy)
+        yield
 
 
 @pytest.fixture

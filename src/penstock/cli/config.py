@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.runtime.config import Loaded
+    from penstock.runtime.config import Config, Loaded
     from penstock.runtime.found_layers import FoundLayer
 
 __all__ = ["config"]
@@ -45,7 +45,7 @@ def _settings(loaded: Loaded) -> Table:
 
     from penstock.runtime.config import SETTINGS
 
-    found = _found_out()
+    found = _found_out(loaded.config)
     table = _table("setting", "value", "origin")
     for name in SETTINGS:
         value = getattr(loaded.config, name)
@@ -107,18 +107,22 @@ def _show(name: str, value: object) -> str:
     return str(value)
 
 
-def _found_out() -> dict[str, tuple[str, str]]:
+def _found_out(config: Config) -> dict[str, tuple[str, str]]:
     """Value and note for each setting that was left open."""
+    from penstock.runtime.directories import free_bytes, memory_parent
     from penstock.runtime.machine import this_machine
 
     machine = this_machine()
+    memory = memory_parent(config)
+    free = free_bytes(memory) if memory else 0
     return {
         "cpus": (str(machine.cpus), f": {machine.cpus_limit}"),
         "memory": (_show("memory", machine.memory), f": {machine.memory_limit}"),
         "run_dir": ("temporary", "; under penstock run: .penstock/APP-TIME"),
         "log": ("auto", ": when there is a run_dir"),
         "progress": ("auto", ": under penstock run"),
-        "store_capacity": (_show("store_capacity", machine.shm_free // 2), ": half of free /dev/shm"),
+        "memory_dir": (memory or "auto", "" if memory else ": in the run directory, for want of shared memory"),
+        "store_capacity": (_show("store_capacity", free // 2), f": half of free {memory or 'shared memory'}"),
         "spill_dir": ("auto", ": on storage layers, else in the run directory"),
         "serialization_memory": (
             _show("serialization_memory", machine.budget(None)),

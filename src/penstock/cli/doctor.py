@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -108,14 +109,22 @@ def _machine() -> Iterator[Check]:
 
 
 def _shared_memory() -> Iterator[Check]:
+    from penstock.errors import ConfigError
+    from penstock.runtime.config import load_config
+    from penstock.runtime.directories import SHARED_MEMORY
     from penstock.units import format_size
 
-    path, subject = "/dev/shm", "shared memory"
+    path, subject = SHARED_MEMORY, "shared memory"
+    with contextlib.suppress(ConfigError):  # reported with the settings
+        path = load_config({}).config.memory_dir or path
+    chosen = path != SHARED_MEMORY
     if not os.path.isdir(path):
-        yield Check("✗", subject, f"there is no {path}", f"mount it: mount -t tmpfs tmpfs {path}")
+        advice = "make it, or set memory_dir to another one" if chosen else f"mount it: mount -t tmpfs tmpfs {path}"
+        yield Check("✗", subject, f"there is no {path}", advice)
         return
     if problem := _cannot_write(path):
-        yield Check("✗", subject, f"cannot write in {path}: {problem}", f"make it writable: chmod 1777 {path}")
+        advice = "set memory_dir to a directory you can write in" if chosen else f"make it writable: chmod 1777 {path}"
+        yield Check("✗", subject, f"cannot write in {path}: {problem}", advice)
         return
     status = os.statvfs(path)
     free, size = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
@@ -123,8 +132,10 @@ def _shared_memory() -> Iterator[Check]:
     kind = _file_system(path)
     if kind != "tmpfs":
         yield Check("!", subject, f"{finding}, which is {kind}", "large objects will be slow; mount a tmpfs there")
+    elif len(path) > 50:
+        yield Check("!", subject, f"{finding}, a long path for sockets", "set memory_dir to a shorter one")
     elif free < 256 << 20:
-        advice = "large objects will go to disk; in a container raise it (docker run --shm-size=2g)"
+        advice = "large objects will go to disk; in a container raise it (docker run --shm-size=2g), or set memory_dir"
         yield Check("!", subject, finding, advice)
     else:
         yield Check("✓", subject, finding)
@@ -142,13 +153,16 @@ def _cannot_write(folder: str) -> str | None:
     return None
 
 
-def _file_system(path: str) -> str:
-    kind = "unknown"
+def _file_system(folder: str) -> str:
+    from penstock.storage.redirect import is_below
+
+    path = os.path.join(os.path.realpath(folder), "")
+    kind, length = "unknown", 0
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:
             _, mount, found, *_ = line.split()
-            if mount == path:
-                kind = found  # the last one mounted is the one in sight
+            if len(mount) >= length and is_below(path, mount):
+                kind, length = found, len(mount)  # the last one mounted is the one in sight
     return kind
 
 

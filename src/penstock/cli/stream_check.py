@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from penstock.streaming.check import CoveredName, Explanation
     from penstock.streaming.estimate import Estimate
-    from penstock.streaming.language_model import Workflow
+    from penstock.streaming.language.check import CoveredName, Explanation
+    from penstock.streaming.language.model import Workflow
 
 __all__ = ["check", "estimate", "schema"]
 
@@ -30,7 +30,7 @@ def check(
     The exit status is 2 if there are mistakes.
     """
     from penstock.errors import ConfigError
-    from penstock.streaming.language import examine, read_text
+    from penstock.streaming.language.workflow import examine, read_text
 
     try:
         found = examine(read_text(file), file)
@@ -41,7 +41,7 @@ def check(
             return
     except ConfigError as error:
         _fail(str(error))
-    from penstock.streaming.check import explain
+    from penstock.streaming.language.check import explain
 
     explanation = explain(found.workflow)
     if json:
@@ -55,7 +55,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of coordination files, for editors."""
     from penstock.errors import ConfigError
-    from penstock.streaming.schema import schema_text
+    from penstock.streaming.language.schema import schema_text
 
     try:
         typer.echo(schema_text(form), nl=False)
@@ -170,7 +170,7 @@ def _show(console: Console, explanation: Explanation) -> None:
 def _steps(explanation: Explanation) -> Table:
     from rich.markup import escape
 
-    from penstock.streaming.check_words import listed
+    from penstock.streaming.language.check_words import listed
 
     with_commands = any(step.command for step in explanation.workflow.steps)
     table = _table("step", "reads", "makes", "after", *(["command"] if with_commands else []))
@@ -189,7 +189,7 @@ def _names(explanation: Explanation) -> Table:
     import msgspec
     from rich.markup import escape
 
-    from penstock.streaming.check_words import listed
+    from penstock.streaming.language.check_words import listed
 
     table = _table("name", "made by", "read by", "rule", "what happens", "")
     alike: dict[CoveredName, list[str]] = {}
@@ -208,9 +208,9 @@ def _show_names(workflow: Workflow, names: list[str], json: bool) -> None:
     from rich.markup import escape
 
     from penstock.errors import ConfigError
-    from penstock.streaming.check_words import waits
-    from penstock.streaming.rules import Rules
-    from penstock.streaming.rules_patterns import normalised
+    from penstock.streaming.language.check_words import waits
+    from penstock.streaming.rules.coverage import Rules
+    from penstock.streaming.rules.patterns import normalised
 
     rules = Rules(workflow)
     found = []

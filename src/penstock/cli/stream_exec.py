@@ -11,7 +11,7 @@ import time
 from penstock.errors import ConfigError, PenstockError
 from penstock.streaming.control import Began, Begin, Connection, End, connect
 from penstock.streaming.folders import Identity, living_servers
-from penstock.streaming.language_model import Step
+from penstock.streaming.language.model import Step
 from penstock.streaming.placement import true_root
 from penstock.streaming.processes import die_with_parent
 from penstock.streaming.programs import examine

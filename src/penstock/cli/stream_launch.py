@@ -16,13 +16,14 @@ import msgspec
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.streaming.guard import Guard
-from penstock.streaming.language import read_workflow
-from penstock.streaming.language_model import Workflow
+from penstock.streaming.language.model import Workflow
+from penstock.streaming.language.workflow import read_workflow
 from penstock.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
+    from penstock.runtime.config import Config
     from penstock.streaming.hosting import Hosting, Settings
-    from penstock.streaming.peers import NodeSettings
+    from penstock.streaming.nodes.peers import NodeSettings
 
 __all__ = ["NodesRequest", "Request", "launch_run", "launch_serve"]
 
@@ -119,28 +120,36 @@ def _settings(workflow: Workflow, request: Request) -> Settings:
 
     memory = workflow.form == "json" if request.memory is None else request.memory
     limit = parse_size(request.limit) if request.limit is not None else workflow.limit or 0
-    settings = Settings(memory, request.strict, limit, parse_duration(request.stall))
-    if memory:
-        place, capacity = _memory_layer()
-        settings = msgspec.structs.replace(settings, memory_at=place, capacity=capacity)
-    return msgspec.structs.replace(settings, nodes=_node_settings(request.among))
+    stall = parse_duration(request.stall)
+    place, capacity = _memory(files=memory)
+    nodes = _node_settings(request.among)
+    return Settings(memory, request.strict, limit, stall, memory_at=place, capacity=capacity, nodes=nodes)
 
 
-def _memory_layer() -> tuple[str, int | None]:
-    """Where memory is, and how much of it may be taken: the first storage layer that is memory, or shared memory."""
+def _memory(*, files: bool) -> tuple[str, int | None]:
+    """Where memory is, and how much of it may be taken: shared memory, but for files the first layer that is memory."""
     from penstock.runtime.config import load_config
+    from penstock.runtime.directories import SHARED_MEMORY, memory_parent
+
+    config = load_config({}).config
+    layer = _memory_layer(config) if files else None
+    return layer or (memory_parent(config) or SHARED_MEMORY, None)
+
+
+def _memory_layer(config: Config) -> tuple[str, int | None] | None:
     from penstock.runtime.found_layers import find_layers
     from penstock.runtime.layers import described_layers
 
-    memories = {os.stat(one.layer.mount).st_dev for one in find_layers() if one.kind == "memory"}
-    for layer in described_layers(load_config({}).config) or ():
+    found = find_layers(memory=config.memory_dir)
+    memories = {os.stat(one.layer.mount).st_dev for one in found if one.kind == "memory"}
+    for layer in described_layers(config) or ():
         if os.path.isdir(layer.mount) and os.stat(layer.mount).st_dev in memories:
             return layer.mount, layer.capacity
-    return "/dev/shm", None
+    return None
 
 
 def _node_settings(among: NodesRequest) -> NodeSettings | None:
-    from penstock.streaming.peers import NodeSettings, chosen_node, read_nodes, read_token, split_address
+    from penstock.streaming.nodes.peers import NodeSettings, chosen_node, read_nodes, read_token, split_address
 
     if among.nodes is None:
         if among != NodesRequest(token_file=among.token_file):

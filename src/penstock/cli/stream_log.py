@@ -12,7 +12,7 @@ import msgspec
 from penstock.observe import records
 from penstock.observe.log import EventLog
 from penstock.streaming.happenings import Happening, StepEnded, Tell
-from penstock.streaming.language_model import Workflow
+from penstock.streaming.language.model import Workflow
 
 __all__ = ["StreamLog"]
 

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from penstock.observe.progress import can_draw
 from penstock.streaming.happenings import Happening, Stalled, Warned
-from penstock.streaming.language_model import Workflow
+from penstock.streaming.language.model import Workflow
 from penstock.units import format_duration, format_size
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from penstock.data.admission import Admission
 from penstock.data.huge_pages import mapped, prepared
 from penstock.data.spilled import TRAILER, Damaged, check, copy_in, copy_out, write_all, write_checked
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RuntimeStopped
 from penstock.model.data import Piece, SegmentId
 
 __all__ = ["Access", "MappedSegment", "SegmentLost", "Segments"]
@@ -102,6 +102,8 @@ class Segments:
         self._nameless_lock = threading.Lock()
         #: grants memory for turning objects to bytes and back; None: there is no limit
         self.admission: Admission | None = None
+        #: the run ends: nothing can be written any more
+        self.closed = False
         self._full: mmap.mmap | bytearray = bytearray(1) if alone else self._flag()
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
         self._next: SegmentId = (writer << _WRITER) + 1
@@ -138,6 +140,7 @@ class Segments:
 
     def close(self) -> None:
         """Let the flag go."""
+        self.closed = True
         if isinstance(self._full, mmap.mmap):
             self._full.close()
         for descriptor in self._nameless.values():
@@ -152,6 +155,15 @@ class Segments:
 
     def write(self, buffers: Sequence[Buffer]) -> list[Piece]:
         """Store buffers together in a new segment; one that is given in parts is stored as one."""
+        try:
+            if not self.closed:
+                return self._write_somewhere(buffers)
+        except (OSError, ValueError):
+            if not self.closed:
+                raise
+        raise RuntimeStopped("the runtime was stopped by another thread; nothing can be stored any more")
+
+    def _write_somewhere(self, buffers: Sequence[Buffer]) -> list[Piece]:
         segment = self._next
         self._next += 1
         if not self.full:

@@ -46,7 +46,7 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
     task.in_place = bool(in_place) or args_in_place
     delivered = () if early is None else tuple(sorted(early.indices))
     publish = all(
-        output.file is None or index in delivered or _may_publish(state, task, output.file)
+        output.file is None or output.update or index in delivered or _may_publish(state, task, output.file)
         for index, output in enumerate(call.outputs, start=call.returns)
     )
     layer, bandwidth, redirected = _storage(task, lane)
@@ -121,7 +121,7 @@ def _is_ours(state: State, segments: set[SegmentId]) -> bool:
 
 
 def _may_publish(state: State, task: TaskRecord, file: str) -> bool:
-    """Whether everybody else is done with the older versions of a file."""
+    """Whether everybody is done with the older versions of a file; also the task itself, which may hand over early."""
     for number in state.files[file]:
         version = state.versions[number]
         if number in task.call.writes:
@@ -130,6 +130,6 @@ def _may_publish(state: State, task: TaskRecord, file: str) -> bool:
             return False
         if version.placed is not None and (version.placed.moving is not None or not version.published):
             return False
-        if version.uses > (1 if number in task.call.reads else 0):
+        if version.uses:
             return False
     return True

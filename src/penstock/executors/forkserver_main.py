@@ -31,6 +31,8 @@ DESCRIPTORS_PER_SPAWN = 4
 PRELOAD_AFTER_MS = 250
 # A process in uninterruptible sleep survives SIGKILL for a while; the directories are removed without waiting for it.
 KILL_PATIENCE = 1.5
+# A thread of the main program may put a file into a directory that is being removed: it is not empty at the end, then.
+REMOVALS = 10
 # The guardian ends with the main program, not before it: what is sent to a whole job must not take it first.
 SURVIVED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -318,13 +320,19 @@ def _parent_of(name: str) -> int:
 
 
 def remove_directories(directories: Sequence[bytes]) -> None:
-    """Remove the run's own directories with all they hold; what is already gone is no error."""
+    """Remove the run's own directories with all they hold; what is already gone is no error.
+
+    The main program and the guardian may do it at the same time.
+    """
     import shutil
 
     for directory in directories:
         for link in _links_in(directory):
             shutil.rmtree(link, ignore_errors=True)
-        shutil.rmtree(directory, ignore_errors=True)
+        for _ in range(REMOVALS):
+            shutil.rmtree(directory, ignore_errors=True)
+            if not os.path.lexists(directory):
+                break
         parent = os.path.dirname(directory)
         if parent.endswith(b"-layer"):  # the run's folder on a storage layer, unless finished files are there too
             with contextlib.suppress(OSError):
@@ -333,9 +341,9 @@ def remove_directories(directories: Sequence[bytes]) -> None:
 
 def _links_in(directory: bytes) -> list[bytes]:
     """Folders beside the user's files that tasks of this run were writing to: they bear the run's name."""
-    try:
-        paths = [entry.path for entry in os.scandir(directory) if entry.is_symlink()]
-    except OSError:
-        return []
-    targets = [os.readlink(path) for path in paths]
+    targets = []
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # no link, or just removed by somebody else
+                targets.append(os.readlink(entry.path))
     return [target for target in targets if os.path.basename(target).startswith(b"." + os.path.basename(directory))]

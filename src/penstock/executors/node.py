@@ -86,15 +86,15 @@ class NodeExecutor:
         self._made = 0
         #: workers with attempts that wait to be written together
         self._unflushed: dict[Worker, None] = {}
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
-        self._epoll.register(self._wake, select.EPOLLIN)
-        self._relay = OutputRelay()
         self._deaths = Deaths()
         self._streams = StreamTable(segments.memory_dir)
         #: fork servers lost in a row without a worker that took tasks
         self._servers_lost = 0
-        self._start_forkserver()
+        self._start_forkserver()  # before what would have to be closed if it cannot be started
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._relay = OutputRelay()
         for seat in self._seats[:lanes]:
             self._worker_for(seat, 1)
 

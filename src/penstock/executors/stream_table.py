@@ -49,8 +49,8 @@ def app_name(number: int) -> str:
 
 
 def _rules() -> bytes:
-    from penstock.streaming.language_model import Sizes, Step, Workflow
-    from penstock.streaming.rules_blob import compiled
+    from penstock.streaming.language.model import Sizes, Step, Workflow
+    from penstock.streaming.rules.blob import compiled
 
     apps = range(2 * (SEATS + 1))
     steps = [Step(app_name(app), sizes=Sizes.SO_FAR if app > READER else Sizes.AT_COMMIT) for app in apps]

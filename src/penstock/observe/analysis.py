@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from penstock.observe.critical_path import Segment, critical_path
-from penstock.observe.history import Attempt, DeviceHistory, History, NodeHistory, TaskFailure
+from penstock.observe.history import Attempt, DeviceHistory, History, NodeHistory
 from penstock.observe.history_reader import read_history
 from penstock.observe.over_time import OverTime
 from penstock.observe.records import Record
+from penstock.observe.task_failures import TaskFailure
 from penstock.observe.waiting import waiting_times
 
 __all__ = [

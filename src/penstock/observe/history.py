@@ -8,8 +8,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from penstock.observe import records
+from penstock.observe.task_failures import TaskFailure
 
-__all__ = ["Attempt", "DeviceHistory", "Group", "History", "NodeHistory", "TaskFailure"]
+__all__ = ["Attempt", "DeviceHistory", "Group", "History", "NodeHistory"]
 
 
 class Group(Struct, frozen=True):
@@ -98,14 +99,6 @@ class DeviceHistory(Struct):
     used: float = 0.0
     running: int = 0
     since: float = 0.0
-
-
-class TaskFailure(Struct, frozen=True):
-    """A task that failed for good."""
-
-    task: int
-    name: str
-    message: str
 
 
 class History(Struct):

@@ -12,8 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from penstock.observe import records
-from penstock.observe.history import Attempt, DeviceHistory, Group, History, NodeHistory, TaskFailure
+from penstock.observe.history import Attempt, DeviceHistory, Group, History, NodeHistory
 from penstock.observe.records import Record
+from penstock.observe.task_failures import TaskFailure
 
 __all__ = ["HistoryReader", "read_history"]
 
@@ -334,7 +335,7 @@ class HistoryReader:
             self._calls.pop(record.task, None)
             if len(self._history.failures) < _KEPT_FAILURES:
                 name = "" if call is None else call.name
-                self._history.failures.append(TaskFailure(record.task, name, record.message))
+                self._history.failures.append(TaskFailure(record.task, name, record.kind, record.message))
         else:
             self._history.retried += 1
         if call is not None and call.attempt is not None:

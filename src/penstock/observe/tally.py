@@ -18,20 +18,12 @@ from penstock.observe import records
 from penstock.observe.device_tally import ConstraintTally, DeviceLine, StorageTally
 from penstock.observe.rates import Samples, recent_rate
 from penstock.observe.records import Record
+from penstock.observe.task_failures import TaskFailure
 
-__all__ = ["FunctionTally", "Line", "Snapshot", "Tally", "TaskFailure"]
+__all__ = ["FunctionTally", "Line", "Snapshot", "Tally"]
 
 #: failures that are kept with their message
 _KEPT_FAILURES = 10
-
-
-class TaskFailure(Struct, frozen=True):
-    """A task that failed for good."""
-
-    task: int
-    name: str
-    kind: str
-    message: str
 
 
 class FunctionTally(Struct):

@@ -49,9 +49,11 @@ class Config(Struct, frozen=True, kw_only=True):
     progress: bool | None = None
     #: pending tasks at which the submitting program starts to wait
     window: int = 100_000
-    #: bytes of shared memory for large objects; ``None``: half of what is free in /dev/shm
+    #: absolute path of the directory for shared memory; ``None``: /dev/shm. Ask ``directories.memory_parent``.
+    memory_dir: str | None = None
+    #: bytes of shared memory for large objects; ``None``: half of what is free there
     store_capacity: int | None = None
-    #: absolute path of the directory for objects that do not fit there; ``None``: layers, or the run directory
+    #: absolute path of the directory for objects that do not fit in; ``None``: layers, or the run directory
     spill_dir: str | None = None
     #: bytes of memory for turning objects to bytes and back, over all processes; ``None``: a quarter of what is free
     serialization_memory: int | None = None
@@ -119,6 +121,7 @@ SETTINGS: dict[str, Setting] = {
     "log": Setting("runtime", readers.read_switch),
     "progress": Setting("runtime", readers.read_switch),
     "window": Setting("runtime", readers.read_count),
+    "memory_dir": Setting("runtime", readers.read_path),
     "store_capacity": Setting("runtime", readers.read_size),
     "spill_dir": Setting("runtime", readers.read_path),
     "serialization_memory": Setting("runtime", readers.read_size),
@@ -141,15 +144,16 @@ _TABLES = ("resources", "runtime", "constraints")
 #: settings whose default is found out, so that a file or variable may say "auto" to overrule an outer one
 _DETECTED = frozenset(
     {
-        *("cpus", "memory", "log", "progress", "store_capacity", "run_dir", "spill_dir", "store"),
-        "serialization_memory",
+        *("cpus", "memory", "log", "progress", "memory_dir", "store_capacity", "run_dir", "spill_dir"),
+        *("serialization_memory", "store"),
         *("tuning", "profiles", "resources_file", "storage"),
     }
 )
 #: two ways to describe the same; the one that comes from the stronger source wins
 _RIVALS = {"storage": "resources_file", "resources_file": "storage"}
-#: variables that a runtime sets for its own processes
-_INTERNAL = "PENSTOCK_INTERNAL_"
+#: how variables begin that are no settings: those of streamed workflows and of MPI tasks, which may themselves run
+#: programs that use us, and those that a runtime sets for its own processes
+_NOT_SETTINGS = ("PENSTOCK_INTERNAL_", "PENSTOCK_STREAM_", "PENSTOCK_HOSTNAMES", "PENSTOCK_NUM_NODES")
 
 
 def load_config(
@@ -215,7 +219,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     variables = {setting.variable(name): name for name, setting in SETTINGS.items()}
     found = {}
     for variable, value in environ.items():
-        if not variable.startswith("PENSTOCK_") or variable.startswith(_INTERNAL):
+        if not variable.startswith("PENSTOCK_") or variable.startswith(_NOT_SETTINGS):
             continue
         if variable not in variables:
             raise ConfigError(f"the environment sets {variable}, which means nothing{nearest(variable, variables)}")

@@ -1,44 +1,68 @@
-"""The directories of a run: shared memory, spill, and the run directory; and what becomes of them."""
+"""The directories of a run: shared memory, spill, and the run directory; where they lie and what becomes of them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 
+from penstock.errors import ConfigError
+from penstock.executors.forkserver_main import remove_directories
 from penstock.runtime.config import Config
 
-__all__ = ["Directories"]
+__all__ = ["SHARED_MEMORY", "Directories", "free_bytes", "memory_parent"]
 
-_SHARED_MEMORY = "/dev/shm"
+SHARED_MEMORY = "/dev/shm"
+
+
+def memory_parent(config: Config) -> str | None:
+    """Where shared memory is to lie: as set, else where every machine has it; None if one cannot write there."""
+    chosen = config.memory_dir
+    if chosen is None:
+        return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
+    if not os.path.isdir(chosen):
+        raise ConfigError(f"memory_dir: there is no directory {chosen}; make it, or name another one")
+    if not os.access(chosen, os.W_OK | os.X_OK):
+        raise ConfigError(f"memory_dir: cannot write in {chosen}; make it writable, or name another directory")
+    return chosen
+
+
+def free_bytes(folder: str) -> int:
+    """What this user may still write on the file system of a folder."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
 
 
 class Directories:
     """Made at the start of a run; ``disposable`` ones are removed at its end, however it ends."""
 
     def __init__(self, config: Config) -> None:
+        parent = memory_parent(config)
         mark = f"penstock-{os.getuid()}-{os.getpid()}-{os.urandom(4).hex()}"
         self._keep = config.keep_run_dir if config.run_dir is not None else "never"
         # Inline, there is no fork server to clean up after a program that is killed: make nothing before it is needed.
         needed = config.mode != "inline"
         self.run_dir = config.run_dir or os.path.join(tempfile.gettempdir(), mark)
-        if needed or config.writes_log:
-            os.makedirs(self.run_dir, mode=0o777 if config.run_dir else 0o700, exist_ok=True)
-        roomy = os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
-        self.memory_dir = os.path.join(_SHARED_MEMORY if roomy else self.run_dir, mark)
+        self.memory_dir = os.path.join(parent or self.run_dir, mark)
+        #: bytes that are free for shared memory; 0 where there is none
+        self.memory_free = free_bytes(parent) if parent else 0
         self.spill_dir = os.path.join(config.spill_dir or self.run_dir, f"{mark}-spill")
-        if needed:
-            for directory in (self.memory_dir, self.spill_dir):
-                os.makedirs(directory, mode=0o700)
         self.disposable = [self.memory_dir, self.spill_dir]
         if config.run_dir is None:
             self.disposable.append(self.run_dir)
+        try:
+            if needed or config.writes_log:
+                os.makedirs(self.run_dir, mode=0o777 if config.run_dir else 0o700, exist_ok=True)
+            if needed:
+                for directory in (self.memory_dir, self.spill_dir):
+                    os.makedirs(directory, mode=0o700)
+        except BaseException:
+            self.remove(ok=False)
+            raise
 
     def remove(self, *, ok: bool) -> None:
         """Remove what is disposable, and the run directory if it was not to be kept."""
-        for directory in self.disposable:
-            shutil.rmtree(directory, ignore_errors=True)
+        remove_directories([os.fsencode(directory) for directory in self.disposable])
         if self._keep == "never" or (self._keep == "failed" and ok):
             with contextlib.suppress(OSError):
                 for name in ("events.jsonl",):

@@ -210,11 +210,13 @@ class Driver(Settling):
         self._stopping = True
         with self.lock:
             self._changed.notify_all()
-        if self._thread is not None:
-            self.executor.wake()  # type: ignore[union-attr]
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
-        self.executor.close()
+        try:
+            if self._thread is not None:
+                self.executor.wake()  # type: ignore[union-attr]
+                if threading.current_thread() is not self._thread:
+                    self._thread.join()
+        finally:
+            self.executor.close()  # Ctrl-C too ends the wait for a callback that does not return
         for head in self._heads():
             assert head.lane is not None
             worker = self.executor.worker_of(head.lane.index)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from penstock.model.resources import StorageLayer
+from penstock.runtime.directories import SHARED_MEMORY, free_bytes
 from penstock.runtime.layers import described_layers, precedence
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ _NETWORK = frozenset(
     }
 )
 _VIRTUAL = re.compile("x?vd[a-z]")
-_SHARED_MEMORY = "/dev/shm"
 _TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 
 
@@ -72,23 +72,26 @@ def known_layers(config: Config) -> tuple[FoundLayer, ...]:
     """The layers that a run will use, fastest first, for those who show them."""
     described = described_layers(config)
     if described is None:
-        return find_layers()
+        return find_layers(memory=config.memory_dir)
     return tuple(FoundLayer(layer, "described", guessed=False) for layer in described)
 
 
 def find_layers(
-    root: str = "/", environ: Mapping[str, str] | None = None, cwd: str | None = None
+    root: str = "/", environ: Mapping[str, str] | None = None, cwd: str | None = None, memory: str | None = None
 ) -> tuple[FoundLayer, ...]:
-    """Find the layers, fastest first; tests pass another root, environment and working directory."""
+    """Find the layers, fastest first; tests pass another root, environment and working directory.
+
+    ``memory`` is the setting ``memory_dir``.
+    """
     environ = os.environ if environ is None else environ
     mounts = _mounts(root)
     found: dict[str, FoundLayer] = {}
-    for name, path in _places(root, environ, cwd or os.getcwd()):
+    for name, path in _places(root, environ, cwd or os.getcwd(), memory or SHARED_MEMORY):
         mount = _mount_of(_resolved(root, path), mounts)
         if mount is None or mount.device in found or (name == "memory" and mount.type not in _MEMORY):
             continue
         kind = _kind(root, mount)
-        free = _free_bytes(_under(root, path))
+        free = free_bytes(_under(root, path))
         # What fills a tmpfs is missing from the memory that tasks compute in.
         capacity = free // 4 if kind == "memory" else free
         layer = StorageLayer(name, path, _GUESSES[kind], capacity, shared=kind == "network")
@@ -96,7 +99,7 @@ def find_layers(
     return tuple(sorted(found.values(), key=lambda one: precedence(one.layer)))
 
 
-def _places(root: str, environ: Mapping[str, str], cwd: str) -> Iterator[tuple[str, str]]:
+def _places(root: str, environ: Mapping[str, str], cwd: str, memory: str) -> Iterator[tuple[str, str]]:
     """Name and path of each place that may be a layer. Of two on one device the first gives the name."""
     if _writable(_under(root, cwd)):
         yield "work", cwd
@@ -105,8 +108,8 @@ def _places(root: str, environ: Mapping[str, str], cwd: str) -> Iterator[tuple[s
         if _writable(_under(root, path)):
             yield "tmp", path
             break
-    if _writable(_under(root, _SHARED_MEMORY)):
-        yield "memory", _SHARED_MEMORY
+    if _writable(_under(root, memory)):
+        yield "memory", memory
 
 
 def _kind(root: str, mount: _Mount) -> str:
@@ -186,11 +189,6 @@ def _under(root: str, path: str) -> str:
 
 def _writable(folder: str) -> bool:
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
-
-
-def _free_bytes(folder: str) -> int:
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
 
 
 def _text(path: str) -> str:

@@ -77,7 +77,7 @@ def layers(config: Config) -> tuple[StorageLayer, ...]:
         return described
     from penstock.runtime.found_layers import find_layers
 
-    return tuple(found.layer for found in find_layers())
+    return tuple(found.layer for found in find_layers(memory=config.memory_dir))
 
 
 def described_layers(config: Config) -> tuple[StorageLayer, ...] | None:

@@ -45,8 +45,6 @@ class Machine(Struct, frozen=True):
     operating_system: str
     #: nodes with a CPU that we may use
     numa: tuple[NumaNode, ...]
-    #: free bytes in /dev/shm, 0 where there is none
-    shm_free: int
     #: bytes of memory that nobody needs now, of those that we may use
     memory_free: int
 
@@ -84,7 +82,6 @@ def this_machine(
         architecture=system.machine,
         operating_system=system.sysname,
         numa=_numa(root, cpu_ids),
-        shm_free=_free_bytes(os.path.join(root, "dev/shm")),
         memory_free=min(memory, _of_memory(root, "MemAvailable")),
     )
 
@@ -137,14 +134,6 @@ def _numa(root: str, cpu_ids: tuple[int, ...]) -> tuple[NumaNode, ...]:
         if ours := tuple(cpu for cpu in cpus if cpu in allowed):
             nodes.append(NumaNode(number, ours))
     return tuple(nodes) or (NumaNode(0, cpu_ids),)
-
-
-def _free_bytes(path: str) -> int:
-    try:
-        status = os.statvfs(path)
-    except OSError:
-        return 0
-    return status.f_bavail * status.f_frsize
 
 
 # --- cgroups -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ call ─▶ Arguments.pack ─▶ Submitted ─▶ Driver ─▶ engine … work
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -36,8 +37,8 @@ from penstock.runtime.arguments import EMPTY, Arguments
 from penstock.runtime.config import Loaded, load_config
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
-from penstock.runtime.drain_view import DrainView
 from penstock.runtime.driver import Driver, Waiter
+from penstock.runtime.ending import Ending, end
 from penstock.runtime.failures import as_exception
 from penstock.runtime.files import Files
 from penstock.runtime.functions import Functions
@@ -52,6 +53,7 @@ from penstock.runtime.recorder import Recorder
 from penstock.runtime.spills import spill_folders, store_rules
 from penstock.runtime.streams import open_stream
 from penstock.runtime.tuning import Tuning
+from penstock.scheduling.view import ReadySet
 from penstock.version import __version__
 
 __all__ = ["Runtime"]
@@ -90,19 +92,27 @@ class Runtime:
         self.layers = storage_layers(config)
         self.directories = Directories(config)
         self.run_dir = self.directories.run_dir
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.directories.remove, ok=False)
+            self._start(machine, ready, follows_data, undo)
+            undo.pop_all()
+
+    def _start(self, machine: Machine, ready: ReadySet, follows_data: bool, undo: contextlib.ExitStack) -> None:
+        """Everything that a start makes; ``undo`` hears how it is unmade, should the rest of the start fail."""
+        config = self.config
         log_path = os.path.join(self.run_dir, "events.jsonl") if config.writes_log else None
         self.log = EventLog(log_path)
-        try:
-            memory_dir, spill_dir = self.directories.memory_dir, self.directories.spill_dir
-            rules = store_rules(config.store_capacity or machine.shm_free // 2, self.layers, config.spill_dir)
-            folders = spill_folders(self.layers, os.path.basename(memory_dir), rules, spill_dir)
-            alone = config.mode == "inline"
-            self.segments = Segments(memory_dir, spill_dir, writer=0, alone=alone, layer_dirs=folders)
-            self.segments.admit(machine.budget(config.serialization_memory))
-        except BaseException:
-            self.directories.remove(ok=False)
-            raise
+        undo.callback(self.log.close)
+        memory_dir, spill_dir = self.directories.memory_dir, self.directories.spill_dir
+        capacity = config.store_capacity or self.directories.memory_free // 2
+        rules = store_rules(capacity, self.layers, config.spill_dir)
+        folders = spill_folders(self.layers, os.path.basename(memory_dir), rules, spill_dir)
+        alone = config.mode == "inline"
+        self.segments = Segments(memory_dir, spill_dir, writer=0, alone=alone, layer_dirs=folders)
+        undo.callback(self.segments.close)
+        self.segments.admit(machine.budget(config.serialization_memory))
         self.objects = PersistentData(self, store_address(config))
+        undo.callback(self.objects.close)
         self.tuning = Tuning(config.tuning)
         self.profiles = Profiles(config.profiles)
         engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules(), store=rules)
@@ -110,6 +120,7 @@ class Runtime:
         self.driver = Driver(
             engine, self._executor(machine), self.segments, self.layers, self._recorder, self.tuning.take_note
         )
+        undo.callback(self.driver.stop, lambda files, moved: None)
         self.functions = Functions(
             engine, self.driver.executor, self.segments, self.tuning, self.profiles, config.constraints
         )
@@ -118,6 +129,7 @@ class Runtime:
         self.buffers = BufferCache(self.segments, self._segment_made, self._segment_gone)
         self.files = Files()
         self.stopped = False
+        self._ending = Ending()
         self._task_numbers = itertools.count(1)
         self.new_version = itertools.count(1).__next__
         self._window = config.window
@@ -209,6 +221,7 @@ class Runtime:
         driver = self.driver
         futures: list[Future[Any]] = [self._future(self, call.task, version) for version in returned]
         with driver.lock:
+            self._refuse_if_stopped(call)
             for future in futures:
                 driver.waiters[future._version] = future
             if arguments is not None:
@@ -225,6 +238,11 @@ class Runtime:
                 driver.handle(Submitted(call))
             driver.submitted()
         return futures
+
+    def _refuse_if_stopped(self, call: TaskCall) -> None:
+        """Under the lock: another thread may have stopped the run since the call began, and workers are gone then."""
+        if self.stopped:
+            raise RuntimeStopped(f"task {call.spec.name} was called while another thread stopped the runtime")
 
     def _hold_file(self, version: VersionId, path: str, arguments: Arguments) -> None:
         """See that a file's version still lives: its writer may have ended since the arguments were packed."""
@@ -250,6 +268,7 @@ class Runtime:
             items=len(items),
         )
         with self.driver.lock:
+            self._refuse_if_stopped(call)
             self.driver.waiters[first] = results
             self.driver.waiters[second] = failures
             self.driver.handle(Submitted(call))
@@ -376,39 +395,20 @@ class Runtime:
 
     def stop(self, *, abort: bool = False) -> None:
         """End the run: after all tasks, or at once with ``abort``. Leaves no process and no file behind."""
-        from penstock.observe.records import RunEnded
-
-        if self.stopped or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
             return
         driver = self.driver
         try:
-            if not abort:
+            if not abort and not self.stopped:
                 save_unsaved()
                 driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
         except BaseException:
             abort = True
             raise
         finally:
-            self.stopped = True
-            for keeper in list(self.stored):
-                keeper.keep()
-            self._recorder.draining(time.monotonic())
-            try:
-                with DrainView(driver.engine.state) as view:
-                    driver.stop(view.show)
-            finally:
-                driver.lock.leave_interrupts()
-            self.tuning.save(driver.engine.state.tuners)
-            self.profiles.save(driver.engine.state)
-            self.functions.point_out_misspelt(self.loaded.origins["constraints"])
-            self.segments.close()
-            self.objects.close()
-            state = driver.engine.state
-            ok = not abort and not state.failed
-            now = time.monotonic() - self._started
-            self.log.append(RunEnded(now, ok, state.done, state.failed, state.cancelled))
-            self.log.close()
-            self.directories.remove(ok=ok)
+            with self._ending.turn() as ours:
+                if ours:
+                    end(self, abort=abort)
 
     def __enter__(self) -> Runtime:
         session.enter(self)

@@ -70,16 +70,17 @@ def configure(**flags: Any) -> None:
 
 def running() -> Runtime | None:
     """The current runtime, if there is one; inside a task there is none."""
-    return _stack[-1] if _stack and not inside_task() else None
+    newest = _stack[-1:]  # in one step: another thread may be stopping it
+    return newest[0] if newest and not inside_task() else None
 
 
 def current() -> Runtime:
     """The current runtime; starts one if the program has neither started nor stopped any."""
-    if _stack:
-        return _stack[-1]
+    for newest in _stack[-1:]:  # in one step: another thread may be stopping it
+        return newest
     with _starting:
-        if _stack:
-            return _stack[-1]
+        for newest in _stack[-1:]:
+            return newest
         if _was_stopped:
             raise RuntimeStopped("the runtime was stopped; call penstock.start() or use penstock.Runtime() again")
         return start()
@@ -124,9 +125,11 @@ def leave(runtime: Runtime) -> None:
     """A runtime was stopped; the one before it is current again."""
     global _was_stopped, _last_store
     _last_store = runtime.objects.store
-    if runtime in _stack:
-        _stack.remove(runtime)
-    _was_stopped = not _stack
+    # In one step: a call in another thread could else find neither a runtime nor that there was one, and start another.
+    with _starting:
+        if runtime in _stack:
+            _stack.remove(runtime)
+        _was_stopped = not _stack
 
 
 def stop(*, abort: bool = False) -> None:

@@ -11,7 +11,7 @@ import enum
 
 from msgspec import Struct
 
-from penstock.streaming.language_model import Step
+from penstock.streaming.language.model import Step
 
 __all__ = ["App", "Elsewhere", "State"]
 

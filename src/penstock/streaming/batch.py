@@ -10,9 +10,9 @@ import os
 
 from penstock.errors import ConfigError
 from penstock.streaming.guard import Guard
-from penstock.streaming.language_model import Step, Workflow
+from penstock.streaming.language.model import Step, Workflow
 from penstock.streaming.processes import Watcher
-from penstock.streaming.rules_graph import circle, in_order
+from penstock.streaming.rules.graph import circle, in_order
 from penstock.streaming.steps import Relay, StepProcess, Steps, labels, step_environment
 
 __all__ = ["batch_order", "run_batch"]

@@ -100,7 +100,7 @@ class Control:
         try:
             self._listening = await asyncio.start_unix_server(self._serve, path)
         except OSError as error:
-            raise ConfigError(f"cannot listen on {path}: {error}; set TMPDIR to a shorter path") from None
+            raise ConfigError(f"cannot listen on {path}: {error}; set memory_dir to a shorter path") from None
 
     async def close(self) -> None:
         """Stop listening."""

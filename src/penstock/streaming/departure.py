@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from penstock.streaming.drain import Drain, punch, remove_files
 from penstock.streaming.happenings import FileDelivered, Tell
-from penstock.streaming.language_model import Workflow
-from penstock.streaming.rules import Rules
+from penstock.streaming.language.model import Workflow
+from penstock.streaming.rules.coverage import Rules
 from penstock.streaming.server import Server
 from penstock.streaming.table import Flag
 from penstock.units import format_size

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from penstock.streaming.language_model import Commit, Rule, Step, Workflow
-from penstock.streaming.rules_graph import meet
-from penstock.streaming.rules_patterns import is_literal
+from penstock.streaming.language.model import Commit, Rule, Step, Workflow
+from penstock.streaming.rules.graph import meet
+from penstock.streaming.rules.patterns import is_literal
 
 __all__ = ["Dependents"]
 

@@ -2,7 +2,7 @@
 
     RUNTIME/penstock-UID/stream-NAME-PID-ID/    server.json (who, where)
     RUNTIME/penstock-UID/lock-HASH          held by whoever streams through a directory; the kernel lets go of it
-    /dev/shm/penstock-UID-PID-ID/           table, control.sock, and files/ where the workflow lives in memory
+    MEMORY/penstock-UID-PID-ID/             table, control.sock, and files/ where the workflow lives in memory
 
 A folder whose process is gone is remains: the next start removes it, and puts back a directory that stood aside.
 """
@@ -25,7 +25,6 @@ from penstock.streaming.processes import is_alive, started_at
 
 __all__ = ["Identity", "RunFolders", "living_servers", "lock_directory", "remove_remains"]
 
-_SHARED_MEMORY = "/dev/shm"
 _STATE_FILE = "server.json"
 
 
@@ -77,7 +76,7 @@ def _base(*, make: bool = True) -> str:
 class RunFolders:
     """The folders of one server, made at its start and removed at its end."""
 
-    def __init__(self, name: str, root: str, source: str, memory_parent: str = _SHARED_MEMORY) -> None:
+    def __init__(self, name: str, root: str, source: str, memory_parent: str) -> None:
         mark = os.urandom(4).hex()
         if not os.access(memory_parent, os.W_OK | os.X_OK):
             raise ConfigError(f"streaming needs shared memory: cannot write in {memory_parent}; see `penstock doctor`")
@@ -130,8 +129,11 @@ def living_servers() -> list[Identity]:
     return sorted((one for one in _recorded() if one.alive), key=lambda one: one.started)
 
 
-def remove_remains() -> list[Identity]:
-    """Remove what killed servers have left; those that had put a directory aside are returned, for the caller."""
+def remove_remains(memory_parent: str = "") -> list[Identity]:
+    """Remove what killed servers have left; those that had put a directory aside are returned, for the caller.
+
+    Remains in memory of which no record tells are found in ``memory_parent`` only.
+    """
     waiting = []
     for one in _recorded():
         if one.alive:
@@ -141,17 +143,18 @@ def remove_remains() -> list[Identity]:
             continue
         shutil.rmtree(one.memory, ignore_errors=True)
         shutil.rmtree(one.folder, ignore_errors=True)
-    _sweep_memory({one.memory for one in waiting})
+    if memory_parent:
+        _sweep_memory(memory_parent, {one.memory for one in waiting})
     with contextlib.suppress(OSError):
         os.rmdir(_base(make=False))
     return waiting
 
 
-def _sweep_memory(spared: set[str]) -> None:
+def _sweep_memory(memory_parent: str, spared: set[str]) -> None:
     """Remove tables whose server is gone and whose record was lost, as by a cleaner of temporary files."""
-    for name in os.listdir(_SHARED_MEMORY) if os.path.isdir(_SHARED_MEMORY) else ():
+    for name in os.listdir(memory_parent) if os.path.isdir(memory_parent) else ():
         ours = re.fullmatch(rf"penstock-{os.getuid()}-(\d+)-[0-9a-f]{{8}}", name)
-        path = os.path.join(_SHARED_MEMORY, name)
+        path = os.path.join(memory_parent, name)
         if ours and path not in spared and not started_at(int(ours[1])) and os.path.exists(f"{path}/table"):
             shutil.rmtree(path, ignore_errors=True)
 

@@ -18,14 +18,14 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.streaming.control import Control
 from penstock.streaming.departure import Departure
-from penstock.streaming.federation import Federation
 from penstock.streaming.folders import RunFolders, lock_directory
 from penstock.streaming.happenings import Tell, Warned
-from penstock.streaming.language_model import Workflow
-from penstock.streaming.peers import NodeSettings
+from penstock.streaming.language.model import Workflow
+from penstock.streaming.nodes.federation import Federation
+from penstock.streaming.nodes.peers import NodeSettings
 from penstock.streaming.placement import Placement, repair, true_root
-from penstock.streaming.rules import Rules
-from penstock.streaming.rules_blob import compiled
+from penstock.streaming.rules.blob import compiled
+from penstock.streaming.rules.coverage import Rules
 from penstock.streaming.server import Server
 from penstock.streaming.status import Status, how_it_stands
 from penstock.streaming.table import Table, interposer_path
@@ -117,7 +117,7 @@ class Hosting:
     async def _open(self) -> None:
         library = interposer_path()
         self._stack.enter_context(lock_directory(self.root))
-        if repair(self.root):
+        if repair(self.root, self.settings.memory_at):
             self._tell(Warned(f"{self.root} was put back in its place: the server of an earlier run had been killed"))
         if not os.path.isdir(self.root):
             raise ConfigError(f"the workflow's directory {self.root} does not exist; make it, or name another one")

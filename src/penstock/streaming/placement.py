@@ -145,12 +145,12 @@ def stat_mode(path: str) -> int:
     return os.stat(path).st_mode & 0o7777
 
 
-def repair(root: str) -> bool:
+def repair(root: str, memory_parent: str = "") -> bool:
     """Clean up after servers that were killed, above all in this directory; whether it had been aside."""
     repaired = put_back(root)
     for one in remove_remains():
         # The directory of another workflow: its next start puts it back, unless it can be done here and now.
         with contextlib.suppress(ConfigError, OSError), lock_directory(one.root):
             put_back(one.root)
-    remove_remains()
+    remove_remains(memory_parent)
     return repaired

@@ -15,7 +15,7 @@ from msgspec import Struct
 from penstock.streaming.guard import Guard
 from penstock.streaming.happenings import StepEnded, StepStarted, Tell
 from penstock.streaming.hosting import Hosting
-from penstock.streaming.language_model import Workflow
+from penstock.streaming.language.model import Workflow
 from penstock.streaming.steps import (
     Relay,
     StepProcess,

@@ -22,10 +22,10 @@ from penstock.streaming.apps import App, State
 from penstock.streaming.complaints import Complaints, told_violation
 from penstock.streaming.dependents import Dependents
 from penstock.streaming.happenings import FileBorn, FileCommitted, Tell
-from penstock.streaming.language_model import Commit, Rule, Step, Workflow
+from penstock.streaming.language.model import Commit, Rule, Step, Workflow
 from penstock.streaming.processes import Watcher, ended
-from penstock.streaming.rules import Rules
-from penstock.streaming.rules_patterns import common_name
+from penstock.streaming.rules.coverage import Rules
+from penstock.streaming.rules.patterns import common_name
 from penstock.streaming.table import (
     OTHER,
     Flag,

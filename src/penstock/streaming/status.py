@@ -10,7 +10,7 @@ import time
 
 from msgspec import Struct
 
-from penstock.streaming.rules_graph import Edge, edges
+from penstock.streaming.rules.graph import Edge, edges
 from penstock.streaming.server import Server
 from penstock.streaming.table import Flag, Info
 from penstock.streaming.watchdog import told_wait

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.errors import ConfigError
 from penstock.streaming.guard import Guard
-from penstock.streaming.language_model import Step, Workflow
+from penstock.streaming.language.model import Step, Workflow
 from penstock.streaming.processes import (
     Watcher,
     adopt_orphans,

@@ -12,13 +12,13 @@ from itertools import islice
 from msgspec import Struct
 
 from penstock.errors import did_you_mean
-from penstock.streaming.check_words import listed
-from penstock.streaming.language_model import Commit, Fire, Rule, Step, Target, Workflow
-from penstock.streaming.rules import Rules
-from penstock.streaming.rules_blob import MOST_STEPS
-from penstock.streaming.rules_graph import circle, edges
-from penstock.streaming.rules_patterns import is_literal
-from penstock.streaming.rules_sets import NameSet, meetings
+from penstock.streaming.language.check_words import listed
+from penstock.streaming.language.model import Commit, Fire, Rule, Step, Target, Workflow
+from penstock.streaming.rules.blob import MOST_STEPS
+from penstock.streaming.rules.coverage import Rules
+from penstock.streaming.rules.graph import circle, edges
+from penstock.streaming.rules.patterns import is_literal
+from penstock.streaming.rules.sets import NameSet, meetings
 
 __all__ = ["Remark", "remarks"]
 

@@ -1,7 +1,7 @@
 """Path → what covers it: its rule, who makes it, who reads it, whether it is kept, where it lives. Pure.
 
 ``Rules`` answers for one workflow. What can go wrong with a name, two rules that differ, is raised when it is first
-asked for; ``rules_conflicts`` finds beforehand what can be found. ``rules_blob`` gives the C library the same answers.
+asked for; ``conflicts`` finds beforehand what can be found. ``blob`` gives the C library the same answers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from penstock.errors import ConfigError
-from penstock.streaming.language_model import HomePolicy, Rule, Target, Workflow
-from penstock.streaming.rules_graph import before_each
-from penstock.streaming.rules_sets import NameSet
+from penstock.streaming.language.model import HomePolicy, Rule, Target, Workflow
+from penstock.streaming.rules.graph import before_each
+from penstock.streaming.rules.sets import NameSet
 
 __all__ = ["Coverage", "Home", "Rules"]
 
@@ -107,7 +107,7 @@ class Rules:
 
     def compile(self) -> bytes:
         """The same rules for the C library."""
-        from penstock.streaming.rules_blob import compiled
+        from penstock.streaming.rules.blob import compiled
 
         return compiled(self.workflow)
 

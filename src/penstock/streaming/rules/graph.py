@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from penstock.streaming.language_model import Step
-from penstock.streaming.rules_sets import NameSet, meetings
+from penstock.streaming.language.model import Step
+from penstock.streaming.rules.sets import NameSet, meetings
 
 __all__ = ["Edge", "before_each", "circle", "edges", "in_order", "meet", "upstream"]
 

@@ -15,9 +15,9 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.streaming.http_wire import HttpError
-from penstock.streaming.remote_fetching import Source
-from penstock.streaming.remote_file import Asked, RemoteFile
+from penstock.streaming.nodes.fetching import Source
+from penstock.streaming.nodes.http_wire import HttpError
+from penstock.streaming.nodes.remote_file import Asked, RemoteFile
 from penstock.streaming.table import Flag, Table, Wait, WaitKind
 
 __all__ = ["Pulling"]

@@ -9,10 +9,9 @@ import os
 from collections.abc import Callable
 
 from penstock.streaming.apps import Elsewhere, State
-from penstock.streaming.homes import home_of
-from penstock.streaming.remote_file import RemoteFile
-from penstock.streaming.remote_pulling import Pulling
-from penstock.streaming.remote_records import (
+from penstock.streaming.nodes.homes import home_of
+from penstock.streaming.nodes.pulling import Pulling
+from penstock.streaming.nodes.records import (
     AppReport,
     Born,
     Committed,
@@ -22,8 +21,9 @@ from penstock.streaming.remote_records import (
     Removed,
     unquoted,
 )
-from penstock.streaming.replicas import Replicas
-from penstock.streaming.rules import Home, Rules
+from penstock.streaming.nodes.remote_file import RemoteFile
+from penstock.streaming.nodes.replicas import Replicas
+from penstock.streaming.rules.coverage import Home, Rules
 from penstock.streaming.server import Server
 from penstock.streaming.table import Born as What
 from penstock.streaming.table import Flag

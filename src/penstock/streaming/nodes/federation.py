@@ -15,17 +15,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.streaming.peers import NodeSettings
-from penstock.streaming.remote_feed import Feed, Follower
-from penstock.streaming.remote_fetching import Source
-from penstock.streaming.remote_file import RemoteFile
-from penstock.streaming.remote_hearing import Hearing
-from penstock.streaming.remote_pulling import Pulling
-from penstock.streaming.remote_records import Joined, Leaving, Needs, RemoteRecord
-from penstock.streaming.remote_serving import Serving
-from penstock.streaming.remote_telling import Telling, instance_of
-from penstock.streaming.replicas import Replicas
-from penstock.streaming.rules_blob import compiled
+from penstock.streaming.nodes.feed import Feed, Follower
+from penstock.streaming.nodes.fetching import Source
+from penstock.streaming.nodes.hearing import Hearing
+from penstock.streaming.nodes.peers import NodeSettings
+from penstock.streaming.nodes.pulling import Pulling
+from penstock.streaming.nodes.records import Joined, Leaving, Needs, RemoteRecord
+from penstock.streaming.nodes.remote_file import RemoteFile
+from penstock.streaming.nodes.replicas import Replicas
+from penstock.streaming.nodes.serving import Serving
+from penstock.streaming.nodes.telling import Telling, instance_of
+from penstock.streaming.rules.blob import compiled
 from penstock.streaming.server import Server
 from penstock.streaming.table import Note, Record
 

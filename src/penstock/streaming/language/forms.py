@@ -1,6 +1,6 @@
 """The two forms of the coordination file: which key says what in each.
 
-They have the same meaning and one reader (``language_sections``); a ``Form`` is what differs. A key of the other form
+They have the same meaning and one reader (``sections``); a ``Form`` is what differs. A key of the other form
 is a mistake, and the message says what it is called here.
 """
 

@@ -1,6 +1,6 @@
 """The feed: what one server tells the others, and how a server follows another's.
 
-    Feed (append, read on) ──▶ remote_serving: GET /feed, chunked, one record per line ──▶ Follower ──▶ apply
+    Feed (append, read on) ──▶ serving: GET /feed, chunked, one record per line ──▶ Follower ──▶ apply
 
 A follower that loses its connection comes back and goes on where it stopped. A server that does not come back within a
 few seconds is taken for dead, unless it said before that it leaves.
@@ -14,9 +14,9 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.streaming.http_wire import HttpError, read_answer, request_bytes
-from penstock.streaming.peers import Node
-from penstock.streaming.remote_records import Beat, Joined, Leaving, RemoteRecord, decode, encode
+from penstock.streaming.nodes.http_wire import HttpError, read_answer, request_bytes
+from penstock.streaming.nodes.peers import Node
+from penstock.streaming.nodes.records import Beat, Joined, Leaving, RemoteRecord, decode, encode
 
 __all__ = ["LONGEST_LINE", "Feed", "Follower"]
 

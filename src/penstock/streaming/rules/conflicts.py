@@ -11,10 +11,10 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from penstock.streaming.language_model import Commit, HomePolicy, Rule, Target, Workflow
-from penstock.streaming.language_reading import Report
-from penstock.streaming.rules_patterns import is_literal
-from penstock.streaming.rules_sets import NameSet, meetings
+from penstock.streaming.language.model import Commit, HomePolicy, Rule, Target, Workflow
+from penstock.streaming.language.reading import Report
+from penstock.streaming.rules.patterns import is_literal
+from penstock.streaming.rules.sets import NameSet, meetings
 
 __all__ = ["Conflict", "conflicting_rules", "find_mistakes", "spelled_names"]
 

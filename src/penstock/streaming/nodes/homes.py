@@ -10,8 +10,8 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 
-from penstock.streaming.language_model import HomePolicy
-from penstock.streaming.rules import Home
+from penstock.streaming.language.model import HomePolicy
+from penstock.streaming.rules.coverage import Home
 
 __all__ = ["hashed_node", "home_of"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from penstock.errors import did_you_mean
-from penstock.streaming.language_forms import Form, keys_of_the_other
-from penstock.streaming.language_model import Commit, Fire, Rule, Target
-from penstock.streaming.language_names import Names
-from penstock.streaming.language_reading import Table, Value, shown
-from penstock.streaming.rules_patterns import parent_patterns
+from penstock.streaming.language.forms import Form, keys_of_the_other
+from penstock.streaming.language.model import Commit, Fire, Rule, Target
+from penstock.streaming.language.names import Names
+from penstock.streaming.language.reading import Table, Value, shown
+from penstock.streaming.rules.patterns import parent_patterns
 
 __all__ = ["read_rules"]
 

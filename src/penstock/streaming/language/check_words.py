@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.streaming.language_model import Commit, Fire, Rule, Target
+from penstock.streaming.language.model import Commit, Fire, Rule, Target
 
 __all__ = ["listed", "waits"]
 

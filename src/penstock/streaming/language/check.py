@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from penstock.streaming.check_warnings import Remark, remarks
-from penstock.streaming.check_words import waits
-from penstock.streaming.language_model import Rule, Target, Workflow
-from penstock.streaming.rules import Coverage, Rules
-from penstock.streaming.rules_graph import Edge, edges
-from penstock.streaming.rules_sets import NameSet, meetings
+from penstock.streaming.language.check_warnings import Remark, remarks
+from penstock.streaming.language.check_words import waits
+from penstock.streaming.language.model import Rule, Target, Workflow
+from penstock.streaming.rules.coverage import Coverage, Rules
+from penstock.streaming.rules.graph import Edge, edges
+from penstock.streaming.rules.sets import NameSet, meetings
 
 __all__ = ["CoveredName", "Explanation", "explain"]
 

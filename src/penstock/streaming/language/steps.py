@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypedDict
 
 from penstock.errors import did_you_mean
-from penstock.streaming.language_forms import Form
-from penstock.streaming.language_model import Sizes
-from penstock.streaming.language_reading import Table, Value, shown
+from penstock.streaming.language.forms import Form
+from penstock.streaming.language.model import Sizes
+from penstock.streaming.language.reading import Table, Value, shown
 
 __all__ = ["Options", "read_options"]
 

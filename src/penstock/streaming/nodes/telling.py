@@ -10,9 +10,9 @@ import os
 import stat
 from collections.abc import Callable
 
-from penstock.streaming.remote_feed import Feed
-from penstock.streaming.remote_records import AppReport, Born, Committed, Moved, Needs, Ran, Removed, quoted
-from penstock.streaming.replicas import Replicas
+from penstock.streaming.nodes.feed import Feed
+from penstock.streaming.nodes.records import AppReport, Born, Committed, Moved, Needs, Ran, Removed, quoted
+from penstock.streaming.nodes.replicas import Replicas
 from penstock.streaming.server import Server
 from penstock.streaming.table import Flag, Info, Note, Record
 

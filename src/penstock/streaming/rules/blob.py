@@ -13,10 +13,10 @@ import struct
 from collections.abc import Iterator
 
 from penstock.errors import ConfigError
-from penstock.streaming.language_model import Commit, Fire, Rule, Sizes, Target, Workflow
-from penstock.streaming.rules_graph import before_each
-from penstock.streaming.rules_patterns import LONGEST
-from penstock.streaming.rules_sets import NameSet
+from penstock.streaming.language.model import Commit, Fire, Rule, Sizes, Target, Workflow
+from penstock.streaming.rules.graph import before_each
+from penstock.streaming.rules.patterns import LONGEST
+from penstock.streaming.rules.sets import NameSet
 
 __all__ = ["MOST_STEPS", "compiled"]
 

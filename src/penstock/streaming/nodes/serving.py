@@ -19,10 +19,10 @@ from ctypes import c_bool, c_int, c_uint32, c_uint64
 from urllib.parse import parse_qs
 
 from penstock.errors import ConfigError
-from penstock.streaming.http_wire import Head, HttpError, answer_bytes, read_head
-from penstock.streaming.remote_feed import Feed
-from penstock.streaming.remote_records import unquoted
-from penstock.streaming.replicas import Replicas
+from penstock.streaming.nodes.feed import Feed
+from penstock.streaming.nodes.http_wire import Head, HttpError, answer_bytes, read_head
+from penstock.streaming.nodes.records import unquoted
+from penstock.streaming.nodes.replicas import Replicas
 from penstock.streaming.table import Flag, Info, Table
 
 __all__ = ["Serving"]

@@ -1,7 +1,7 @@
 """The coordination file: which programs exchange which files, and when each file may be read.
 
-    text ──▶ json or tomllib ──▶ language_sections ──▶ Workflow ──▶ rules_conflicts ──▶ all mistakes at once
-             (JsonObject)         language_names, language_rules, language_steps
+    text ──▶ json or tomllib ──▶ sections ──▶ Workflow ──▶ rules.conflicts ──▶ all mistakes at once
+             (JsonObject)         names, rules, steps
 
 ``read_workflow`` is what everybody else calls. ``examine`` also tells what is wrong without raising.
 """
@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
-from penstock.streaming.language_forms import JSON, TOML, Form
-from penstock.streaming.language_model import Workflow
-from penstock.streaming.language_reading import JsonObject, Place, Problem, Report, Value
-from penstock.streaming.language_sections import read_sections
-from penstock.streaming.rules_conflicts import find_mistakes
+from penstock.streaming.language.forms import JSON, TOML, Form
+from penstock.streaming.language.model import Workflow
+from penstock.streaming.language.reading import JsonObject, Place, Problem, Report, Value
+from penstock.streaming.language.sections import read_sections
+from penstock.streaming.rules.conflicts import find_mistakes
 
 __all__ = ["Examination", "examine", "parse_workflow", "read_text", "read_workflow"]
 

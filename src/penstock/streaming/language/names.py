@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.streaming.language_forms import Form
-from penstock.streaming.language_reading import Report, Value
-from penstock.streaming.rules_patterns import normalised
+from penstock.streaming.language.forms import Form
+from penstock.streaming.language.reading import Report, Value
+from penstock.streaming.rules.patterns import normalised
 
 __all__ = ["Names"]
 

@@ -1,7 +1,7 @@
 """The sections of a coordination file, read one after the other into a ``Workflow``.
 
-The same code reads both forms; ``language_forms`` has the words. Whether the parts fit each other is asked afterwards,
-by ``rules_conflicts``.
+The same code reads both forms; ``forms`` has the words. Whether the parts fit each other is asked afterwards,
+by ``rules.conflicts``.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import os
 import re
 
 from penstock.errors import ConfigError
-from penstock.streaming.language_forms import Form, keys_of_the_other
-from penstock.streaming.language_model import Homes, ManualHome, Step, Workflow
-from penstock.streaming.language_names import Names
-from penstock.streaming.language_reading import Table, Value, shown
-from penstock.streaming.language_rules import read_rules
-from penstock.streaming.language_steps import read_options
+from penstock.streaming.language.forms import Form, keys_of_the_other
+from penstock.streaming.language.model import Homes, ManualHome, Step, Workflow
+from penstock.streaming.language.names import Names
+from penstock.streaming.language.reading import Table, Value, shown
+from penstock.streaming.language.rules import read_rules
+from penstock.streaming.language.steps import read_options
 from penstock.units import parse_size
 
 __all__ = ["read_sections"]

@@ -1,6 +1,6 @@
 """As much of HTTP/1.1 as servers need among themselves: heads of requests and answers, kept-alive connections.
 
-Bodies are sent by ``remote_serving`` (``sendfile``, chunks of the feed) and read by whoever asked.
+Bodies are sent by ``serving`` (``sendfile``, chunks of the feed) and read by whoever asked.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from penstock.streaming.rules_patterns import ROOT, common_name, could_lie_below, is_literal, matches, with_subtrees
+from penstock.streaming.rules.patterns import ROOT, common_name, could_lie_below, is_literal, matches, with_subtrees
 
 __all__ = ["NameSet", "ancestors", "meetings"]
 

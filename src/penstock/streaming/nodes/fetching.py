@@ -1,6 +1,6 @@
 """The asking side: ranges of files from one other node, over connections that are kept.
 
-``remote_pulling`` decides what is fetched and from whom.
+``pulling`` decides what is fetched and from whom.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from penstock.streaming.http_wire import Answer, HttpError, read_answer, request_bytes
-from penstock.streaming.peers import Node
-from penstock.streaming.remote_records import quoted
+from penstock.streaming.nodes.http_wire import Answer, HttpError, read_answer, request_bytes
+from penstock.streaming.nodes.peers import Node
+from penstock.streaming.nodes.records import quoted
 
 __all__ = ["Source"]
 

@@ -1,0 +1,1 @@
+"""The coordination file: read in either form, checked, and turned into a ``Workflow``."""

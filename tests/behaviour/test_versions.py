@@ -171,3 +171,22 @@ def test_short_tasks_that_depend_on_each_other_at_full_speed() -> None:
             push(bags[i % 3], i)
             push(bags[(i + turn) % 3], read(bags[i % 2]))
         assert sum(map(len, wait_on(bags))) == 2 * (turn % 13)
+
+
+@pytest.mark.parametrize("size", [5, 100_000, 400_000], ids=["inline", "stored", "huge pages"])
+def test_an_array_that_a_task_passes_on_can_be_updated(size: int) -> None:
+    @task
+    def same(array: Any) -> Any:
+        return array
+
+    @task(array=INOUT)
+    def add(array: Any) -> None:
+        array += 1
+
+    given = np.zeros(size)
+    passed = same(given)
+    add(passed)
+    again = same(passed)
+    add(again)
+    assert [wait_on(one).sum() for one in (passed, again)] == [size, 2 * size]
+    assert given.sum() == 0

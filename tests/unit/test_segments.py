@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.own_place import memory_dir
 
-from penstock.data import spilled
+from penstock.data import huge_pages, spilled
+from penstock.data.huge_pages import HUGE
 from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.model.data import Piece
 
@@ -171,3 +174,36 @@ def test_a_reader_finds_a_segment_that_moves_all_the_time(segments: Segments) ->
             assert content(segments, piece) == FIRST
     finally:
         thread.join()
+
+
+# --- large ones -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["shared", "alone"])
+@pytest.mark.parametrize("sizes", [[HUGE], [HUGE - 64, 65], [10, 3 * HUGE + 5, 70_000], [HUGE + 1, HUGE - 1, 5 * HUGE]])
+def test_large_buffers_are_what_was_written(tmp_path: Path, sizes: list[int], alone: bool) -> None:
+    with tempfile.TemporaryDirectory(dir=memory_dir()) as folder:
+        segments = Segments(folder, str(tmp_path), 1, alone=alone)
+        buffers = [os.urandom(size) for size in sizes]
+        pieces = segments.write(buffers)
+        for access in Access:
+            for buffer, piece in zip(buffers, pieces, strict=True):
+                assert content(segments, piece, access) == buffer
+        changed = segments.map(pieces[0].segment, spilled=False, access=Access.IN_PLACE).view
+        changed[0] ^= 255
+        assert content(segments, pieces[0])[0] == buffers[0][0] ^ 255
+        segments.spill(pieces[0].segment, str(tmp_path), nothing)
+        segments.restore(pieces[0].segment, str(tmp_path), nothing)
+        for buffer, piece in list(zip(buffers, pieces, strict=True))[1:]:
+            assert content(segments, piece) == buffer
+        segments.remove(pieces[0].segment)
+        segments.close()
+
+
+def test_large_buffers_without_huge_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huge_pages, "_possible", False)
+    segments = Segments(str(tmp_path), str(tmp_path), 1, alone=True)
+    buffer = os.urandom(2 * HUGE + 3)
+    [piece] = segments.write([buffer])
+    assert content(segments, piece) == buffer
+    segments.close()

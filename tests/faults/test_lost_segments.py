@@ -87,6 +87,9 @@ def segment_files(runtime: Runtime) -> list[Path]:
 def lose_everything(runtime: Runtime, how: str = "delete") -> int:
     """Delete or damage all segments, when no task runs; how many there were."""
     penstock.barrier()
+    store = runtime.driver.engine.state.store
+    assert store is not None
+    runtime.driver.wait_until(lambda: not store.spills)  # nothing is on its way from one place to another
     files = segment_files(runtime)
     for path in files:
         if how == "delete":

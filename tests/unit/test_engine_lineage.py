@@ -228,6 +228,21 @@ def test_a_version_that_is_being_changed_in_place_is_made_again_for_others() -> 
     assert rig.engine.state.segments == {7: 1, 10: 1}
 
 
+def test_what_an_attempt_was_to_change_in_place_goes_when_it_begins_again() -> None:
+    rig = Rig(lanes=3)
+    delivered(rig, 1, 7)
+    rig.submit(call(2, slots=(101,)))
+    rig.finish(2, big(8))
+    delivered(rig, 3, 6)
+    one = call(4, slots=(101, 103), writable=(0,), writes=(201,), outputs=(Output((0,), 0),))
+    [launch] = [c for c in rig.tell(Submitted(one, (101,))) if isinstance(c, Launch)]
+    assert launch.in_place == (0,)
+    lose(rig, 8)
+    rig.fail(4, cannot_read(6))
+    assert not rig.engine.state.segments
+    assert rig.state(4) is TaskState.WAITING
+
+
 def test_the_task_fails_when_it_is_run_again() -> None:
     rig = Rig()
     delivered(rig, 1, 7)

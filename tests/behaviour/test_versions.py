@@ -173,7 +173,7 @@ def test_short_tasks_that_depend_on_each_other_at_full_speed() -> None:
         assert sum(map(len, wait_on(bags))) == 2 * (turn % 13)
 
 
-@pytest.mark.parametrize("size", [5, 100_000, 400_000], ids=["inline", "stored", "huge pages"])
+@pytest.mark.parametrize("size", [0, 5, 100_000, 400_000], ids=["empty", "inline", "stored", "huge pages"])
 def test_an_array_that_a_task_passes_on_can_be_updated(size: int) -> None:
     @task
     def same(array: Any) -> Any:

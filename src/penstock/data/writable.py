@@ -23,8 +23,12 @@ def changeable(array: Any) -> Any:
     root = array
     while isinstance(root, numpy.ndarray):
         root = root.base
-    if not isinstance(root, memoryview | bytes | PickleBuffer) or not array.nbytes:
+    if not isinstance(root, memoryview | bytes | PickleBuffer):
         return array
-    memory: Any = (ctypes.c_char * array.nbytes).from_address(array.__array_interface__["data"][0])
+    if not array.nbytes:
+        return numpy.empty_like(array)
+    # A power of two, since ctypes keeps the type of every length for ever; the array ends where it did.
+    length = 1 << (array.nbytes - 1).bit_length()
+    memory: Any = (ctypes.c_char * length).from_address(array.__array_interface__["data"][0])
     memory.owner = array
     return numpy.ndarray(array.shape, array.dtype, memory, 0, array.strides)

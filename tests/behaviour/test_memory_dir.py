@@ -37,7 +37,9 @@ def test_large_objects_lie_where_the_setting_says_and_go_with_the_run(tmp_path: 
 def test_the_store_takes_half_of_what_is_free_there(tmp_path: Path) -> None:
     with penstock.Runtime(cpus=1, memory_dir=tmp_path) as runtime:
         status = os.statvfs(tmp_path)
-        assert runtime.driver.house.capacity == pytest.approx(status.f_bavail * status.f_frsize / 2, rel=0.2)
+        store = runtime.driver.engine.state.store
+        assert store is not None
+        assert store.rules.capacity == pytest.approx(status.f_bavail * status.f_frsize / 2, rel=0.2)
 
 
 @pytest.mark.parametrize("mode", ["parallel", "inline"])

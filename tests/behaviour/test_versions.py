@@ -190,3 +190,32 @@ def test_an_array_that_a_task_passes_on_can_be_updated(size: int) -> None:
     add(again)
     assert [wait_on(one).sum() for one in (passed, again)] == [size, 2 * size]
     assert given.sum() == 0
+
+
+@pytest.mark.parametrize("size", [5, 100_000, 400_000], ids=["inline", "stored", "huge pages"])
+def test_what_the_program_has_of_an_old_version_does_not_change(size: int) -> None:
+    @task
+    def make() -> Any:
+        return np.zeros(size)
+
+    state, history = make(), []
+    for _ in range(3):
+        history.append(wait_on(state))
+        bump(state)
+    history.append(wait_on(state))
+    assert [array.sum() for array in history] == [0, size, 2 * size, 3 * size]
+
+
+@pytest.mark.parametrize("size", [5, 100_000, 400_000], ids=["inline", "stored", "huge pages"])
+def test_views_of_an_argument_in_a_result_are_data_of_their_own(size: int) -> None:
+    @task
+    def views(array: Any) -> Any:
+        return [array, array[:-1], array[1:]]
+
+    @task(parts=INOUT)
+    def bump_first(parts: Any) -> None:
+        parts[0] += 1
+
+    parts = views(np.zeros(size))
+    bump_first(parts)
+    assert [part.sum() for part in wait_on(parts)] == [size, 0, 0]

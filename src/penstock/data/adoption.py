@@ -65,7 +65,7 @@ def adopted(
     for segment, spilled, mapping in mapped:
         lengths[segment] = len(mapping)
         spots.append((segment, spilled, address(mapping), len(mapping)))
-    pieces = [_piece(view, spots) for view in views]
+    pieces = _apart([_piece(view, spots) for view in views])
     kept = Counter[SegmentId]()
     for piece in pieces:
         if piece is not None:
@@ -74,6 +74,24 @@ def adopted(
         None if piece is None or kept[piece.segment] < _SHARE * lengths.get(piece.segment, 0) else piece
         for piece in pieces
     ]
+
+
+def _apart(pieces: list[Piece | None]) -> list[Piece | None]:
+    """Of pieces that overlap, only the first: the others would change with it when it is updated in place."""
+    taken: list[Piece] = []
+    for index, piece in enumerate(pieces):
+        if piece is None:
+            continue
+        if any(_overlap(piece, other) for other in taken):
+            pieces[index] = None
+        else:
+            taken.append(piece)
+    return pieces
+
+
+def _overlap(one: Piece, other: Piece) -> bool:
+    same = one.segment == other.segment
+    return same and one.offset < other.offset + other.size and other.offset < one.offset + one.size
 
 
 def _piece(view: memoryview, spots: Sequence[tuple[SegmentId, bool, int, int]]) -> Piece | None:

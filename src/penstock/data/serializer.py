@@ -157,6 +157,8 @@ def load(
             if key not in mapped:
                 mapping = segments.map(part.segment, spilled=part.spilled, access=access)
                 mapped[key] = mapping.view
+                if current.loading is not None:
+                    current.loading.append((part.segment, mapping.view))
                 if access is Access.IN_PLACE and in_place is not None and not mapping.spilled:
                     from penstock.data.adoption import address
 

@@ -101,7 +101,7 @@ class Driver(Settling):
     def handle(self, event: events.Event) -> None:
         """Tell the engine one event and carry out its commands; the caller holds the lock."""
         now = time.monotonic()
-        if self.released:
+        if self.released or self.released_segments:
             self._let_go(now)
         self._process([event], now)
         state = self.engine.state

@@ -1,18 +1,24 @@
-"""Reading a version in the main program although its segment may be lost: it is computed again, and read then.
+"""Reading a version in the main program.
 
-load ─▶ SegmentLost ─▶ SegmentsLost to the engine ─▶ the version is settled once more ─▶ load
+Its segment may be lost: it is computed again, and read then.
+
+    load ─▶ SegmentLost ─▶ SegmentsLost to the engine ─▶ the version is settled once more ─▶ load
+
+The program then reads the segment for as long as it has a part of what was loaded: nobody may update it in place.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.data.segments import SegmentLost
+from penstock.data.slots import current
 from penstock.errors import DataLost
-from penstock.model.data import Slot, Value, VersionId, segments_of
-from penstock.model.events import SegmentsLost
+from penstock.model.data import SegmentId, Slot, Value, VersionId, segments_of
+from penstock.model.events import SegmentMade, SegmentsLost
 from penstock.model.tasks import Failure
 
 if TYPE_CHECKING:
@@ -33,7 +39,10 @@ def read(
     latest = None if timeout is None else time.monotonic() + timeout
     while True:
         try:
-            return load(content)
+            current.loading = []
+            obj = load(content)
+            _keep(runtime, current.loading)
+            return obj
         except SegmentLost as lost:
             left = None if latest is None else max(0.0, latest - time.monotonic())
             outcome = _made_again(runtime, version, lost, left)
@@ -41,6 +50,25 @@ def read(
                 raise runtime.observe(outcome) from None
             assert type(outcome) is Value
             content = outcome
+        finally:
+            current.loading = None
+
+
+def _keep(runtime: Runtime, mapped: list[tuple[SegmentId, memoryview]]) -> None:
+    """Count the program among those that hold segments, until the last part of a mapping is gone."""
+    if not mapped or runtime.stopped:
+        return
+    with runtime.driver.lock:
+        for segment, view in mapped:
+            if segment in runtime.driver.engine.state.segments:
+                runtime.driver.handle(SegmentMade(segment, 0))
+                weakref.finalize(view.obj, _let_go, weakref.ref(runtime), segment).atexit = False
+
+
+def _let_go(reference: weakref.ref[Runtime], segment: SegmentId) -> None:
+    runtime = reference()
+    if runtime is not None:
+        runtime.segment_gone(segment)
 
 
 def _made_again(runtime: Runtime, version: VersionId, lost: SegmentLost, timeout: float | None) -> Slot | Failure:

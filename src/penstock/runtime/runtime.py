@@ -112,7 +112,6 @@ class Runtime:
         undo.callback(self.segments.close)
         self.segments.admit(machine.budget(config.serialization_memory))
         self.objects = PersistentData(self, store_address(config))
-        undo.callback(self.objects.close)
         self.tuning = Tuning(config.tuning)
         self.profiles = Profiles(config.profiles)
         engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules(), store=rules)
@@ -121,12 +120,13 @@ class Runtime:
             engine, self._executor(machine), self.segments, self.layers, self._recorder, self.tuning.take_note
         )
         undo.callback(self.driver.stop, lambda files, moved: None)
+        undo.callback(self.objects.close)
         self.functions = Functions(
             engine, self.driver.executor, self.segments, self.tuning, self.profiles, config.constraints
         )
         self.driver.drop_state = self.objects.drop_state
         self.identity = Identity(self._version_gone)
-        self.buffers = BufferCache(self.segments, self._segment_made, self._segment_gone)
+        self.buffers = BufferCache(self.segments, self._segment_made, self.segment_gone)
         self.files = Files()
         self.stopped = False
         self._ending = Ending()
@@ -331,7 +331,8 @@ class Runtime:
         with self.driver.lock:
             self.driver.handle(SegmentMade(piece.segment, piece.size, piece.spilled))
 
-    def _segment_gone(self, segment: SegmentId) -> None:
+    def segment_gone(self, segment: SegmentId) -> None:
+        """The program has no more use for a segment; called by finalisers, whenever and wherever they run."""
         if not self.stopped and os.getpid() == self._pid:
             self.driver.released_segments.append(segment)
             self.driver.wake()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.behaviour.modes import Gate, only_workers
 
-from penstock import INOUT, OUT, task, wait_on
+from penstock import COLLECTION_INOUT, INOUT, OUT, task, wait_on
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -219,3 +220,26 @@ def test_views_of_an_argument_in_a_result_are_data_of_their_own(size: int) -> No
     parts = views(np.zeros(size))
     bump_first(parts)
     assert [part.sum() for part in wait_on(parts)] == [size, 0, 0]
+
+
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_threads_that_update_one_object_lose_nothing(size: int) -> None:
+    array, elements = np.zeros(size), [[0], [0]]
+
+    @task(parts=COLLECTION_INOUT)
+    def count(parts: Any) -> None:
+        for part in parts:
+            part[0] += 1
+
+    def update() -> None:
+        for _ in range(10):
+            bump(array)
+            count(elements)
+
+    threads = [threading.Thread(target=update) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wait_on(array).tolist() == [40] * size
+    assert wait_on(elements) == [[40], [40]]

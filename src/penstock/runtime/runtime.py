@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 from typing import Any, ClassVar, Self
@@ -130,6 +131,8 @@ class Runtime:
         self.files = Files()
         self.stopped = False
         self._ending = Ending()
+        #: held by a thread while it enters a call; pickling runs code of the program's, which may call tasks as well
+        self._calling = threading.RLock()
         self._task_numbers = itertools.count(1)
         self.new_version = itertools.count(1).__next__
         self._window = config.window
@@ -196,18 +199,20 @@ class Runtime:
             save_unsaved()
         spec = self.functions.spec(declaration)
         declaration.check(args, kwargs)
-        task = next(self._task_numbers)
-        returned = tuple([self.new_version() for _ in range(declaration.outputs)])
         driver, arguments, stream = self.driver, None, None
-        if not args and not kwargs and not declaration.directions:
-            call = TaskCall(task, spec, EMPTY, writes=returned, returns=len(returned))
-        else:
-            arguments = Arguments(self, declaration, task)
-            packed = arguments.pack(args, kwargs)
-            call = arguments.wiring.call(task, spec, packed, returned)
-        if declaration.returns == STREAM:
-            stream, returned = open_stream(self, call, declaration.ahead), ()
-        futures = self._submit(call, returned, arguments)
+        # Between looking up the newest versions and making newer ones, no other thread's call may do the same.
+        with self._calling:
+            task = next(self._task_numbers)
+            returned = tuple([self.new_version() for _ in range(declaration.outputs)])
+            if not args and not kwargs and not declaration.directions:
+                call = TaskCall(task, spec, EMPTY, writes=returned, returns=len(returned))
+            else:
+                arguments = Arguments(self, declaration, task)
+                packed = arguments.pack(args, kwargs)
+                call = arguments.wiring.call(task, spec, packed, returned)
+            if declaration.returns == STREAM:
+                stream, returned = open_stream(self, call, declaration.ahead), ()
+            futures = self._submit(call, returned, arguments)
         driver.after()
         if driver.engine.unfinished >= self._window:
             driver.wait_until(lambda: driver.engine.unfinished < self._window * 0.9)

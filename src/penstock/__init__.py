@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.arrays import empty
 from penstock.api.decorators import IO, constraint, implement, implements, io
 from penstock.api.directions import (
     COLLECTION_IN,
@@ -123,6 +124,7 @@ __all__ = [
     "constraint",
     "delete_file",
     "delete_object",
+    "empty",
     "implement",
     "implements",
     "io",

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from penstock.data import huge_pages
-from penstock.data.huge_pages import HUGE, mapped, prepared
+from penstock.data.adoption import address
+from penstock.data.huge_pages import HUGE, detach, mapped, own, prepared
+from penstock.data.segments import Access, Segments
 from penstock.data.spilled import write_all
 
 MEMORY = Path("/dev/shm")
@@ -24,6 +26,12 @@ def file() -> Iterator[int]:
     descriptor = os.memfd_create("penstock-test")
     yield descriptor
     os.close(descriptor)
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that keeps its segments on disk may have met a refusal."""
+    monkeypatch.setattr(huge_pages, "_possible", True)
 
 
 def granted() -> bool:
@@ -129,6 +137,39 @@ def test_full_memory_is_an_error_and_no_signal(small_memory: Path) -> None:
             write_all(descriptor, memoryview(bytes(8 * HUGE)), 0)
     finally:
         os.close(descriptor)
+
+
+@needs_huge_pages
+def test_segment_that_is_built_in_full_memory_is_none_at_all(
+    small_memory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also where there is room for the large page, and none for what is left over."""
+    other = small_memory / "other"
+    other.write_bytes(bytes(100_000))
+    segments = Segments(str(small_memory), str(tmp_path_factory.mktemp("spilled")), writer=1)
+    try:
+        for size in (8 * HUGE, 2 * HUGE - 1):
+            assert segments.build(size) is None
+            assert list(small_memory.iterdir()) == [other]
+        made = segments.build(HUGE + 5)
+        assert made is not None and len(made[1]) == HUGE + 5
+        made[1][-1] = 7
+        assert segments.map(made[0], spilled=False, access=Access.READ).view[-1] == 7
+    finally:
+        segments.close()
+
+
+@needs_huge_pages
+def test_detached_range_is_apart_from_its_file(file: int) -> None:
+    prepared(file, HUGE + 8192)
+    os.pwrite(file, b"old", HUGE + 4096)
+    view = mapped(file, HUGE + 8192, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED)
+    detach(address(view), len(view), file)
+    view[:4] = b"mine"
+    own(address(view), len(view))
+    os.pwrite(file, b"new", HUGE + 4096)
+    assert os.pread(file, 4, 0) == bytes(4)
+    assert bytes(view[:4]) == b"mine" and bytes(view[HUGE + 4096 : HUGE + 4099]) == b"old"
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ NAMES = [
     "constraint",
     "delete_file",
     "delete_object",
+    "empty",
     "implement",
     "implements",
     "io",

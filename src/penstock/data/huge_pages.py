@@ -14,7 +14,7 @@ import mmap
 import os
 from typing import Any
 
-__all__ = ["HUGE", "mapped", "prepared"]
+__all__ = ["HUGE", "detach", "mapped", "own", "prepared"]
 
 #: bytes of a large page
 HUGE = 1 << 21
@@ -41,9 +41,15 @@ def prepared(descriptor: int, size: int) -> memoryview | None:
     view, address = _aligned(descriptor, whole, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED)
     if _libc().madvise(address, whole, _MADV_COLLAPSE) == 0:
         return view
-    if ctypes.get_errno() in _NEVER:
+    if ctypes.get_errno() in _NEVER and _has_room(descriptor):
         _possible = False
     return None
+
+
+def _has_room(descriptor: int) -> bool:
+    """Whether a refusal is not for want of room: the system gives the same reason for that."""
+    memory = os.fstatvfs(descriptor)
+    return memory.f_blocks == 0 or memory.f_bavail * memory.f_frsize >= HUGE
 
 
 def mapped(descriptor: int, size: int, prot: int, flags: int) -> memoryview:
@@ -51,6 +57,23 @@ def mapped(descriptor: int, size: int, prot: int, flags: int) -> memoryview:
     if size >= HUGE:
         return _aligned(descriptor, size, prot, flags)[0]
     return memoryview(mmap.mmap(descriptor, size, flags=flags, prot=prot))
+
+
+def detach(address: int, size: int, descriptor: int) -> None:
+    """Whatever is written to a mapped range from now on does not reach its file.
+
+    What others write to the file still shows in pages that were not written to here: see ``own``.
+    """
+    flags = mmap.MAP_PRIVATE | _MAP_FIXED
+    if _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def own(address: int, size: int) -> None:
+    """Write to every page of a detached range: it has nothing to do with its file any more."""
+    memory = memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
+    for offset in range(0, size, mmap.PAGESIZE):
+        memory[offset] = memory[offset]
 
 
 def _aligned(descriptor: int, size: int, prot: int, flags: int) -> tuple[memoryview, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import mmap
 import os
 import threading
@@ -17,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from penstock.data.admission import Admission
-from penstock.data.huge_pages import mapped, prepared
+from penstock.data.huge_pages import HUGE, mapped, prepared
 from penstock.data.spilled import TRAILER, Damaged, check, copy_in, copy_out, write_all, write_checked
 from penstock.errors import PenstockError, RuntimeStopped
 from penstock.model.data import Piece, SegmentId
@@ -106,7 +107,7 @@ class Segments:
         self.closed = False
         self._full: mmap.mmap | bytearray = bytearray(1) if alone else self._flag()
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
-        self._next: SegmentId = (writer << _WRITER) + 1
+        self._numbers: Iterator[SegmentId] = itertools.count((writer << _WRITER) + 1)
 
     def _flag(self) -> mmap.mmap:
         """One byte that all processes of the run see: whether the store is full."""
@@ -164,8 +165,7 @@ class Segments:
         raise RuntimeStopped("the runtime was stopped by another thread; nothing can be stored any more")
 
     def _write_somewhere(self, buffers: Sequence[Buffer]) -> list[Piece]:
-        segment = self._next
-        self._next += 1
+        segment = next(self._numbers)
         if not self.full:
             try:
                 return self._write(segment, buffers, spilled=False)
@@ -205,6 +205,23 @@ class Segments:
             self.remove(segment)
             raise
         return pieces
+
+    def build(self, size: int) -> tuple[SegmentId, memoryview] | None:
+        """A new segment, to be filled where it lies; None where it would be slower than a copy, or memory is full."""
+        if self.full or self.closed:
+            return None
+        segment = next(self._numbers)
+        try:
+            with self._in_memory(segment, f"s{segment}") as descriptor:
+                if prepared(descriptor, size) is not None:
+                    if rest := size % HUGE:  # it must be there in truth, too
+                        os.posix_fallocate(descriptor, size - rest, rest)
+                    return segment, mapped(descriptor, size, *_PROTECTION[Access.IN_PLACE])
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+        self.remove(segment)
+        return None
 
     @contextlib.contextmanager
     def _in_memory(self, segment: SegmentId, name: str) -> Iterator[int]:

@@ -57,8 +57,14 @@ class _Current(threading.local):
     writable: bool = True
     #: whether it is an argument that the task declares to update
     updating: bool = False
+    #: segments that the program maps for what it is reading; None in tasks
+    loading: list[tuple[SegmentId, memoryview]] | None = None
     #: segments that the task under way has mapped for reading: what it returns may lie in one; None outside of workers
     mapped: list[tuple[SegmentId, bool, memoryview]] | None = None
+    #: the store in which the task under way may build arrays; None outside of workers
+    building: Any = None
+    #: what it has built there
+    built: Any = None
     #: gives the open file for a slot of the call being unpacked
     opened: Callable[[int], Any] | None = None
 

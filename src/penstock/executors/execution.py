@@ -111,6 +111,7 @@ def carry_out(
     previous, objects_outside = current.slots, current.loaded
     current.loaded = {}
     current.mapped = [] if alone else None  # where others may drop a result unseen, it refers to segments of its own
+    current.building = segments if alone else None
     files = WrittenFiles(run, function, segments, layers)
     streams = None if run.stream is None else _streams(run, function, segments, files, channel)
     release: Possible | None = None
@@ -134,14 +135,21 @@ def carry_out(
             raise_unlooked()
             if current.loaded:
                 _stage_objects((), function, strict=strict)
+            if current.built is not None:
+                current.built.offer()
             outputs = _returned(result, function, segments, release)
+            del result, args, kwargs  # who has an array of the store after this has kept it
             if streams is not None:
                 streams.await_ends()
+        if current.built is not None:
+            current.built.finish(outputs)
         if current.staged is not None:
             current.staged.publish()
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         files.withdraw()
+        if current.built is not None:
+            current.built.withdraw()
         if current.staged is not None:
             current.staged.withdraw()
         if isinstance(error, SegmentLost) and not is_of_body(error):
@@ -154,7 +162,7 @@ def carry_out(
     finally:
         _depth.tasks -= 1
         current.slots, current.loaded = previous, objects_outside
-        current.staged = current.unfilled = current.mapped = None
+        current.staged = current.unfilled = current.mapped = current.building = current.built = None
         if release is not None:
             following(None, alone=alone)
         if streams is not None:
@@ -232,6 +240,8 @@ def _carry_out_call(
     objects = updated.objects()
     if current.loaded:
         _stage_objects(objects, function, strict=strict)
+    if current.built is not None:
+        current.built.offer()
     outputs = _returned(result, function, segments, release, in_place)
     if streams is not None:
         streams.await_ends()
@@ -320,6 +330,8 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
     what = f"a value that task {function.name} returned"
     if current.loaded:
         _stage_objects((), function, strict=False)
+    if current.built is not None:
+        current.built.offer()
     try:
         packed = dump(results, segments, what)
     except SerializationError:

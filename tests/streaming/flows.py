@@ -75,6 +75,17 @@ class Flow:
         """``penstock stream run`` to its end."""
         return self.ended(self.start("run", file, *arguments))
 
+    def run_until_told(self, words: str, told: Path, *arguments: str) -> Ended:
+        """Like ``run``; makes the file ``told`` once the words are said. The workflow has to end without that, too."""
+        process = self.start("run", "flow.toml", *arguments)
+        assert process.stdout is not None and process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if words in line:
+                told.touch()
+        return Ended(process.wait(PATIENCE), process.stdout.read(), "".join(lines))
+
     def ended(self, process: subprocess.Popen[str]) -> Ended:
         try:
             out, err = process.communicate(timeout=PATIENCE)
@@ -102,6 +113,11 @@ def eventually(condition: Callable[[], object], patience: float = 25.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+def once(path: Path, patience: float = PATIENCE) -> str:
+    """Shell that waits for a file; it lies outside the workflow, where nothing else waits for it."""
+    return f"for i in $(seq {patience * 100:.0f}); do [ -e {path} ] && break; sleep 0.01; done"
 
 
 PAIR = """

@@ -9,15 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually
+from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually, once
 
 from penstock.observe import records
 from penstock.observe.log import read_log
-
-
-def once(path: Path) -> str:
-    """Shell that waits for a file; it lies outside the workflow, where nothing else waits for it."""
-    return f"while [ ! -e {path} ]; do sleep 0.01; done"
 
 
 def test_the_library_is_in_every_program_of_a_step(flow: Flow) -> None:
@@ -73,8 +68,11 @@ def test_a_stale_output_of_an_earlier_run_is_not_read(flow: Flow) -> None:
     assert flow.read("copy.txt") == EXPECTED
 
 
-def test_a_step_that_fails_stops_the_workflow_and_is_explained(flow: Flow) -> None:
-    flow.toml(PAIR.replace("PYTHON producer.py out.txt 20 0.01", "echo first line; sleep 0.5; echo boom >&2; exit 5"))
+def test_a_step_that_fails_stops_the_workflow_and_is_explained(flow: Flow, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    make = f"echo first line; {once(here)}; sleep 0.5; echo boom >&2; exit 5"
+    toml = PAIR.replace("PYTHON producer.py out.txt 20 0.01", make)
+    flow.toml(toml.replace("PYTHON consumer.py out.txt copy.txt", f"touch {here}; exec < out.txt; cat > copy.txt"))
     ended = flow.run().expect(5)
     assert "step 'make' exited with status 5" in ended.err
     assert "boom" in ended.err.partition("its last lines")[2]
@@ -313,9 +311,10 @@ def test_without_log_nothing_is_left_but_the_results(flow: Flow) -> None:
     assert sorted(os.listdir(flow.folder)) == ["consumer.py", "copy.txt", "flow.toml", "out.txt", "producer.py"]
 
 
-def test_a_stall_names_reader_file_offset_producer_and_rule(flow: Flow) -> None:
-    flow.toml(PAIR.replace("PYTHON producer.py out.txt 20 0.01", "exec 9> out.txt; echo begin >&9; sleep 2.5"))
-    ended = flow.run("--stall", "1s").expect()
+def test_a_stall_names_reader_file_offset_producer_and_rule(flow: Flow, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    flow.toml(PAIR.replace("PYTHON producer.py out.txt 20 0.01", f"exec 9> out.txt; echo begin >&9; {once(told)}"))
+    ended = flow.run_until_told("has waited", told, "--stall", "1s").expect()
     (line,) = [line for line in ended.err.splitlines() if "has waited" in line]
     for word in ("copy (process ", "bytes ", "of out.txt", "on_close / no_update", "made by make, which runs"):
         assert word in line

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 30.0
+#: seconds after which something hangs, also on a busy machine
+PATIENCE = 60.0
 
 #: writes lines, one at a time
 PRODUCER = """
@@ -107,7 +108,7 @@ class Ended:
         return self
 
 
-def eventually(condition: Callable[[], object], patience: float = 25.0) -> None:
+def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:
     """Wait for something that another process does."""
     deadline = time.monotonic() + patience
     while not condition():
@@ -115,7 +116,7 @@ def eventually(condition: Callable[[], object], patience: float = 25.0) -> None:
         time.sleep(0.01)
 
 
-def once(path: Path, patience: float = PATIENCE) -> str:
+def once(path: Path, patience: float = PATIENCE / 3) -> str:
     """Shell that waits for a file; it lies outside the workflow, where nothing else waits for it."""
     return f"for i in $(seq {patience * 100:.0f}); do [ -e {path} ] && break; sleep 0.01; done"
 

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 30.0
+#: seconds after which something hangs, also on a busy machine
+PATIENCE = 60.0
 
 #: writes lines, one at a time
 PRODUCER = """
@@ -75,6 +76,17 @@ class Flow:
         """``penstock stream run`` to its end."""
         return self.ended(self.start("run", file, *arguments))
 
+    def run_until_told(self, words: str, told: Path, *arguments: str) -> Ended:
+        """Like ``run``; makes the file ``told`` once the words are said. The workflow has to end without that, too."""
+        process = self.start("run", "flow.toml", *arguments)
+        assert process.stdout is not None and process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if words in line:
+                told.touch()
+        return Ended(process.wait(PATIENCE), process.stdout.read(), "".join(lines))
+
     def ended(self, process: subprocess.Popen[str]) -> Ended:
         try:
             out, err = process.communicate(timeout=PATIENCE)
@@ -96,12 +108,17 @@ class Ended:
         return self
 
 
-def eventually(condition: Callable[[], object], patience: float = 25.0) -> None:
+def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:
     """Wait for something that another process does."""
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+def once(path: Path, patience: float = PATIENCE / 3) -> str:
+    """Shell that waits for a file; it lies outside the workflow, where nothing else waits for it."""
+    return f"for i in $(seq {patience * 100:.0f}); do [ -e {path} ] && break; sleep 0.01; done"
 
 
 PAIR = """

@@ -6,6 +6,8 @@ cluster; that needs root. For the tests of several nodes.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import re
@@ -16,9 +18,11 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.own_place import memory_dir
 from tests.streaming.flows import PATIENCE, Ended, eventually
@@ -29,8 +33,8 @@ from penstock.streaming.native import interposer_path
 _SERVE = """
 import sys
 from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
-config, folder, memory, nodes, node, token, prefetch, limit = sys.argv[1:]
-among = NodesRequest(nodes, node, None, token, prefetch or None)
+config, folder, memory, nodes, node, token, prefetch, limit, listen = sys.argv[1:]
+among = NodesRequest(nodes, node, listen or None, token, prefetch or None)
 raise SystemExit(launch_serve(Request(config, folder, memory == "memory", False, limit or None, "30s", False, among)))
 """
 
@@ -129,21 +133,29 @@ class Cluster:
         return ",".join(f"{node.name}={node.address}" for node in self.nodes.values())
 
     def serve(
-        self, text: str, *, prefetch: str = "", limit: str = "", memory: bool = False, form: str = "toml"
+        self,
+        text: str,
+        *,
+        prefetch: str = "",
+        limit: str = "",
+        memory: bool = False,
+        form: str = "toml",
+        listen: Mapping[str, str] = MappingProxyType({}),
     ) -> Cluster:
-        """Start a server on each node, all at once."""
+        """Start a server on each node, all at once; ``listen`` says where, if not at the address that is listed."""
         config = self.folder / f"flow.{form}"
         config.write_text(textwrap.dedent(text))
         for node in self.nodes.values():
-            node.server = self.server_of(node, config, prefetch=prefetch, limit=limit, memory=memory)
+            where = listen.get(node.name, "")
+            node.server = self.server_of(node, config, prefetch=prefetch, limit=limit, memory=memory, listen=where)
         return self
 
     def server_of(
-        self, node: Node, config: Path, *, prefetch: str = "", limit: str = "", memory: bool = False
+        self, node: Node, config: Path, *, prefetch: str = "", limit: str = "", memory: bool = False, listen: str = ""
     ) -> subprocess.Popen[str]:
         """The server of one node."""
         words = [str(config), str(node.work), "memory" if memory else "", self.listed, node.name, str(self.token)]
-        return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit])
+        return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit, listen])
 
     def finish(self) -> dict[str, Ended]:
         """End all servers in order."""
@@ -176,7 +188,7 @@ def fetched(told: Ended) -> tuple[int, int]:
 # --- where they are -------------------------------------------------------------------------------------------------
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -185,10 +197,46 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextmanager
+def relay(listed: int, real: int) -> Iterator[None]:
+    """Passes connections on from one port of this machine to another, for as long as it is open."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there = await asyncio.open_connection("127.0.0.1", real)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    async def listen(is_open: threading.Event, over: asyncio.Event) -> None:
+        async with await asyncio.start_server(connect, "127.0.0.1", listed):
+            is_open.set()
+            await over.wait()
+
+    loop, is_open, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(listen(is_open, over),), daemon=True)
+    thread.start()
+    assert is_open.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(PATIENCE)
+        loop.close()
+
+
+@contextmanager
 def on_loopback(folder: Path, count: int) -> Iterator[Cluster]:
     """Nodes a, b, c… that differ by their ports."""
     names = "abcdef"[:count]
-    ports = _free_ports(count)
+    ports = free_ports(count)
     nodes = {name: Node(name, folder, f"127.0.0.1:{port}", []) for name, port in zip(names, ports, strict=True)}
     yield from _closing(Cluster(folder, nodes))
 

@@ -53,7 +53,7 @@ def test_a_program_killed_at_any_moment_is_named_and_ends_the_workflow(flow: Flo
     (producer if step == "make" else consumer).kill()
     begin = time.monotonic()
     ended = flow.ended(process)
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 15
     # A shell between Penstock and the program reports the signal as a status.
     assert ended.status == 137
     assert f"step '{step}' " in ended.err
@@ -67,7 +67,7 @@ def test_when_penstock_is_killed_everything_ends_within_seconds(flow: Flow, seed
     begin = time.monotonic()
     flow.ended(process)
     eventually(lambda: gone(producer) and gone(consumer))
-    assert time.monotonic() - begin < 6
+    assert time.monotonic() - begin < 15
 
 
 def test_readers_of_a_killed_server_get_an_error_though_nobody_tidies_up(flow: Flow) -> None:
@@ -81,7 +81,7 @@ def test_readers_of_a_killed_server_get_an_error_though_nobody_tidies_up(flow: F
     flow.ended(server)
     begin = time.monotonic()
     ended = flow.ended(copy)
-    assert ended.status != 0 and time.monotonic() - begin < 5
+    assert ended.status != 0 and time.monotonic() - begin < 15
     assert "server" in ended.err
     # The next start tidies up.
     flow.run().expect()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import psutil
 from tests.own_place import memory_dir
-from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually
+from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually, once
 
 KEEPING = PAIR.replace('name = "pair"', 'name = "pair"\npermanent = ["copy.txt"]', 1)
 
@@ -314,7 +315,8 @@ def test_if_the_guard_is_killed_too_the_next_start_puts_it_back(flow: Flow) -> N
     assert flow.read("precious.txt") == "precious\n" and flow.read("copy.txt") == EXPECTED
 
 
-def test_a_described_layer_says_where_memory_is_and_how_much_may_be_taken(flow: Flow) -> None:
+def test_a_described_layer_says_where_memory_is_and_how_much_may_be_taken(flow: Flow, tmp_path: Path) -> None:
+    told = tmp_path / "told"
     mount = memory_dir() / "layer"
     mount.mkdir()
     try:
@@ -323,15 +325,15 @@ def test_a_described_layer_says_where_memory_is_and_how_much_may_be_taken(flow: 
             f'[[resources.storage]]\nname = "ram"\nmount = "{mount}"\nbandwidth = "1GB/s"\ncapacity = "1MB"\n',
         )
         flow.toml(
-            """
+            f"""
             name = "capacity"
             [[step]]
             name = "a"
-            command = "readlink -f . ; head -c 3000000 /dev/zero > big; sleep 1.2"
+            command = "readlink -f . ; head -c 3000000 /dev/zero > big; {once(told)}"
             output = ["big"]
             """
         )
-        ended = flow.run("--memory").expect()
+        ended = flow.run_until_told("take 3", told, "--memory").expect()
         assert str(mount) in ended.out
         assert "take 3" in ended.err and "of 1 MB" in ended.err
         assert list(mount.iterdir()) == []

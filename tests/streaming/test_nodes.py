@@ -8,6 +8,7 @@ import json
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -17,7 +18,16 @@ from pathlib import Path
 import pytest
 from tests.own_place import memory_dir
 from tests.streaming.flows import eventually
-from tests.streaming.several_nodes import Cluster, ended, fetched, in_namespaces, namespaces_work, on_loopback
+from tests.streaming.several_nodes import (
+    Cluster,
+    ended,
+    fetched,
+    free_ports,
+    in_namespaces,
+    namespaces_work,
+    on_loopback,
+    relay,
+)
 
 from penstock.streaming.nodes.homes import hashed_node
 
@@ -439,10 +449,15 @@ def test_ranges_written_in_any_order_are_read_in_any_order(start: Start, tmp_pat
         assert ended(reader).expect().out == "1600000\n"
 
 
+#: a reader that says that it is there, and reads once it is told to
+LATE = "touch {here}; while [ ! -e {go} ]; do sleep 0.01; done; cat part-1 log"
+
+
 def test_a_server_that_is_asked_to_end_serves_others_until_they_are_done(start: Start, tmp_path: Path) -> None:
     cluster = start("loopback", 2).serve(FLOW)
-    go = tmp_path / "go"
-    reader = cluster["b"].program("late", f"while [ ! -e {go} ]; do sleep 0.01; done; cat part-1 log")
+    here, go = tmp_path / "here", tmp_path / "go"
+    reader = cluster["b"].program("late", LATE.format(here=here, go=go))
+    eventually(here.exists)
     cluster["a"].run("make", "seq 500000 > part-1; echo done > log").expect()
     eventually(lambda: cluster["b"].holds("log"))
     first, second = cluster["a"].server, cluster["b"].server
@@ -453,3 +468,50 @@ def test_a_server_that_is_asked_to_end_serves_others_until_they_are_done(start: 
     ended(first).expect()
     assert second.poll() is None
     cluster.finish()["b"].expect()
+
+
+def test_a_server_that_is_asked_to_end_asks_those_who_have_not_said_yet_what_they_need(
+    start: Start, tmp_path: Path
+) -> None:
+    """The reader comes while its server does not get to run, as on a busy machine."""
+    cluster = start("loopback", 2).serve(FLOW)
+    here, go = tmp_path / "here", tmp_path / "go"
+    cluster["a"].run("make", "seq 500000 > part-1; echo done > log").expect()
+    eventually(lambda: cluster["b"].holds("log"))
+    first, second = cluster["a"].server, cluster["b"].server
+    assert first is not None and second is not None
+    second.send_signal(signal.SIGSTOP)
+    reader = cluster["b"].program("late", LATE.format(here=here, go=go))
+    eventually(here.exists)
+    first.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(1)
+    second.send_signal(signal.SIGCONT)
+    go.touch()
+    assert ended(reader).expect().out == "".join(f"{n}\n" for n in range(1, 500001)) + "done\n"
+    ended(first).expect()
+    cluster.finish()["b"].expect()
+
+
+def test_a_server_that_is_asked_to_end_waits_for_those_who_know_it_before_it_knows_them(
+    start: Start, tmp_path: Path
+) -> None:
+    """One follows the other, which has not reached it yet."""
+    cluster = start("loopback", 2)
+    listed, real = int(cluster["b"].address.rpartition(":")[2]), free_ports(1)[0]
+    cluster.serve(FLOW, listen={"b": f"127.0.0.1:{real}"})
+    here, go = tmp_path / "here", tmp_path / "go"
+    reader = cluster["b"].program("late", LATE.format(here=here, go=go))
+    eventually(here.exists)
+    cluster["a"].run("make", "seq 500000 > part-1; echo done > log").expect()
+    eventually(lambda: cluster["b"].holds("log"))
+    first = cluster["a"].server
+    assert first is not None
+    first.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(1)
+    with relay(listed, real):
+        go.touch()
+        assert ended(reader).expect().out == "".join(f"{n}\n" for n in range(1, 500001)) + "done\n"
+        ended(first).expect()
+        cluster.finish()["b"].expect()

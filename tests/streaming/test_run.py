@@ -9,14 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually
+from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually, once
 
 from penstock.observe import records
 from penstock.observe.log import read_log
-
-
-def times(out: str, word: str) -> float:
-    return float([line.split()[-1] for line in out.splitlines() if f"│ {word} " in line][-1])
 
 
 def test_the_library_is_in_every_program_of_a_step(flow: Flow) -> None:
@@ -34,23 +30,25 @@ def test_the_library_is_in_every_program_of_a_step(flow: Flow) -> None:
     assert "libpenstock_interpose.so" in flow.read("more.txt")
 
 
-def test_a_reader_reads_while_the_writer_writes(flow: Flow) -> None:
+def test_a_reader_reads_while_the_writer_writes(flow: Flow, tmp_path: Path) -> None:
+    """The writer goes on when the reader has its first record."""
+    seen = tmp_path / "seen"
     # Reads of whole records: a read gives all that it asks for, so one of 8 KiB would wait for more than there is.
     flow.write(
         "records.py",
         """
-        import time
+        import pathlib, sys
         with open("out.txt", "rb", buffering=0) as file, open("copy.txt", "wb") as out:
             while record := file.read(7):
-                print("first" if record == b"line 0\\n" else "last", time.monotonic(), flush=True)
+                pathlib.Path(sys.argv[1]).touch()
                 out.write(record)
         """,
     )
-    toml = PAIR.replace("20 0.01", "10 0.05").replace("PYTHON consumer.py out.txt copy.txt", "PYTHON records.py")
-    flow.toml(toml)
-    ended = flow.run().expect()
-    assert flow.read("copy.txt") == EXPECTED[: 7 * 10]
-    assert times(ended.out, "last") - times(ended.out, "first") > 0.3
+    write = f"exec > out.txt; echo line 0; {once(seen)}; for i in 1 2 3; do echo line $i; done"
+    toml = PAIR.replace("PYTHON producer.py out.txt 20 0.01", write)
+    flow.toml(toml.replace("PYTHON consumer.py out.txt copy.txt", f"PYTHON records.py {seen}"))
+    flow.run().expect()
+    assert flow.read("copy.txt") == EXPECTED[: 7 * 4]
 
 
 @pytest.mark.parametrize("commit", ["on_termination", "on_close"])
@@ -70,8 +68,11 @@ def test_a_stale_output_of_an_earlier_run_is_not_read(flow: Flow) -> None:
     assert flow.read("copy.txt") == EXPECTED
 
 
-def test_a_step_that_fails_stops_the_workflow_and_is_explained(flow: Flow) -> None:
-    flow.toml(PAIR.replace("PYTHON producer.py out.txt 20 0.01", "echo first line; sleep 0.5; echo boom >&2; exit 5"))
+def test_a_step_that_fails_stops_the_workflow_and_is_explained(flow: Flow, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    make = f"echo first line; {once(here)}; sleep 0.5; echo boom >&2; exit 5"
+    toml = PAIR.replace("PYTHON producer.py out.txt 20 0.01", make)
+    flow.toml(toml.replace("PYTHON consumer.py out.txt copy.txt", f"touch {here}; exec < out.txt; cat > copy.txt"))
     ended = flow.run().expect(5)
     assert "step 'make' exited with status 5" in ended.err
     assert "boom" in ended.err.partition("its last lines")[2]
@@ -142,23 +143,27 @@ def test_instances_are_numbered_and_all_of_them_end_a_file(flow: Flow) -> None:
     assert flow.read("all.txt") == "part:0\npart:1\npart:2\n"
 
 
-def test_a_directory_is_listed_as_files_come(flow: Flow) -> None:
+def test_a_directory_is_listed_as_files_come(flow: Flow, tmp_path: Path) -> None:
+    """The maker goes on when its first file was listed, and ends when it was seen that there are no more than four."""
+    seen, listed = tmp_path / "seen", tmp_path / "listed"
+    make = f"mkdir parts; echo 1 > parts/p1; {once(seen)}; for i in 2 3 4; do echo $i > parts/p$i; done; {once(listed)}"
     flow.write(
         "lists.py",
         """
-        import os, sys, time
+        import os, pathlib, sys
         with os.scandir("parts") as entries, open("seen.txt", "w") as out:
             for entry in entries:
                 out.write(f"{entry.name} {open(entry.path).read()}")
-                print("saw", time.monotonic(), flush=True)
+                pathlib.Path(sys.argv[1]).touch()
+        pathlib.Path(sys.argv[2]).touch()
         """,
     )
     flow.toml(
-        """
+        f"""
         name = "listing"
         [[step]]
         name = "make"
-        command = "mkdir parts; for i in 1 2 3 4; do sleep 0.2; echo $i > parts/p$i; done; sleep 0.5"
+        command = "{make}"
         output = ["parts"]
         [[step.stream]]
         directories = ["parts"]
@@ -170,24 +175,25 @@ def test_a_directory_is_listed_as_files_come(flow: Flow) -> None:
         fire = "no_update"
         [[step]]
         name = "list"
-        command = "PYTHON lists.py"
+        command = "PYTHON lists.py {seen} {listed}"
         input = ["parts"]
         output = ["seen.txt"]
         """
     )
-    ended = flow.run().expect()
+    flow.run().expect()
     assert flow.read("seen.txt") == "".join(f"p{number} {number}\n" for number in range(1, 5))
-    seen = [float(line.split()[-1]) for line in ended.out.splitlines() if "saw" in line]
-    assert seen[-1] - seen[0] > 0.4
 
 
-def test_files_final_after_others_and_a_count_that_is_never_reached(flow: Flow) -> None:
+def test_files_final_after_others_and_a_count_that_is_never_reached(flow: Flow, tmp_path: Path) -> None:
+    """The maker goes on when the first file was read, and fails if the one with the count is read while it runs."""
+    got, counted = tmp_path / "got", tmp_path / "counted"
+    make = f"echo data > data.txt; echo ok > done.txt; {once(got)}; echo 1 > count.txt; sleep 0.2; [ ! -e {counted} ]"
     flow.toml(
-        """
+        f"""
         name = "after"
         [[step]]
         name = "make"
-        command = "echo data > data.txt; sleep 0.2; echo ok > done.txt; sleep 0.5; echo once > count.txt"
+        command = "{make}"
         output = ["data.txt", "done.txt", "count.txt"]
         [[step.stream]]
         files = ["data.txt"]
@@ -201,17 +207,16 @@ def test_files_final_after_others_and_a_count_that_is_never_reached(flow: Flow) 
         commit = "on_close:3"
         [[step]]
         name = "data"
-        command = "cat data.txt; date +'got %s.%N'"
+        command = "cat data.txt; touch {got}"
         input = ["data.txt"]
         [[step]]
         name = "count"
-        command = "cat count.txt; date +'got %s.%N'"
+        command = "cat count.txt; touch {counted}"
         input = ["count.txt"]
         """
     )
     ended = flow.run().expect()
-    got = {line.split()[0]: float(line.split()[-1]) for line in ended.out.splitlines() if "got" in line}
-    assert got["count"] - got["data"] > 0.3
+    assert counted.exists()
     assert "count.txt was closed 1 times, not 3: it is final because make is over" in ended.err
 
 
@@ -306,9 +311,10 @@ def test_without_log_nothing_is_left_but_the_results(flow: Flow) -> None:
     assert sorted(os.listdir(flow.folder)) == ["consumer.py", "copy.txt", "flow.toml", "out.txt", "producer.py"]
 
 
-def test_a_stall_names_reader_file_offset_producer_and_rule(flow: Flow) -> None:
-    flow.toml(PAIR.replace("PYTHON producer.py out.txt 20 0.01", "exec 9> out.txt; echo begin >&9; sleep 2.5"))
-    ended = flow.run("--stall", "1s").expect()
+def test_a_stall_names_reader_file_offset_producer_and_rule(flow: Flow, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    flow.toml(PAIR.replace("PYTHON producer.py out.txt 20 0.01", f"exec 9> out.txt; echo begin >&9; {once(told)}"))
+    ended = flow.run_until_told("has waited", told, "--stall", "1s").expect()
     (line,) = [line for line in ended.err.splitlines() if "has waited" in line]
     for word in ("copy (process ", "bytes ", "of out.txt", "on_close / no_update", "made by make, which runs"):
         assert word in line

@@ -6,10 +6,11 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.streaming.flows import EXPECTED, PAIR, Ended, Flow, eventually
+from tests.streaming.flows import EXPECTED, PAIR, Ended, Flow, eventually, once
 
 from penstock.cli.stream_view import edge_table, status_tables
 from penstock.streaming.status import EdgeStatus, FileStatus, Status, StepStatus
@@ -52,12 +53,15 @@ def test_status_shows_steps_files_bytes_and_waits(flow: Flow) -> None:
         flow.ended(process).expect()
 
 
-def test_watching_ends_with_the_workflow(flow: Flow) -> None:
-    flow.toml(PAIR.replace("20 0.01", "20 0.1"))
+def test_watching_ends_with_the_workflow(flow: Flow, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    flow.toml(PAIR.replace("out.txt 20 0.01", f"out.txt 20 0; {once(seen)}"))
     process = flow.start("run", "flow.toml")
     eventually(lambda: ask(flow, "--json").status == 0)
-    watched = ask(flow, "--watch").expect()
-    assert watched.out.count("make → copy") >= 1
+    watch = flow.start("status", "--watch")
+    assert watch.stdout is not None and any("make → copy" in line for line in watch.stdout)
+    seen.touch()
+    flow.ended(watch).expect()
     flow.ended(process).expect()
 
 

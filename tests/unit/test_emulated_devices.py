@@ -94,6 +94,14 @@ def seconds(action: Callable[[], object]) -> float:
     return time.monotonic() - start
 
 
+def assert_measures(measure: Callable[[], list[float]], expected: list[float]) -> None:
+    """Other programs disturb a measurement, now and then: one of three has to be right."""
+    measured = [measure()]
+    while measured[-1] != pytest.approx(expected, rel=0.15) and len(measured) < 3:
+        measured.append(measure())
+    assert measured[-1] == pytest.approx(expected, rel=0.15), measured
+
+
 def wait_until(condition: Callable[[], bool], patience: float = 5.0) -> None:
     deadline = time.monotonic() + patience
     while not condition() and time.monotonic() < deadline:
@@ -106,7 +114,7 @@ def wait_until(condition: Callable[[], bool], patience: float = 5.0) -> None:
 
 def test_a_lone_stream_gets_what_the_curve_says(make_device: Callable[..., EmulatedDevice]) -> None:
     with make_device((1, 10.0 * MB), (2, 1.0 * MB)).stream() as stream:
-        assert seconds(lambda: stream.transfer(3 * MB)) == pytest.approx(0.3, rel=0.15)
+        assert_measures(lambda: [seconds(lambda: stream.transfer(3 * MB))], [0.3])
 
 
 def test_many_small_transfers_take_as_long_as_a_large_one(make_device: Callable[..., EmulatedDevice]) -> None:
@@ -115,28 +123,32 @@ def test_many_small_transfers_take_as_long_as_a_large_one(make_device: Callable[
             for _ in range(3000):
                 stream.transfer(1000)
 
-    assert seconds(small_ones) == pytest.approx(0.3, rel=0.15)
+    assert_measures(lambda: [seconds(small_ones)], [0.3])
 
 
 def test_streams_share_fairly_and_the_rest_goes_to_whom_stays(make_device: Callable[..., EmulatedDevice]) -> None:
-    device, ended = make_device(), {}
-    together = threading.Barrier(2)
+    device = make_device()
 
-    def run(size: int) -> None:
-        with device.stream() as stream:
-            together.wait()
-            stream.transfer(size)
-            ended[size] = time.monotonic()
+    def both() -> list[float]:
+        together, ended = threading.Barrier(3), {}
 
-    threads = [threading.Thread(target=run, args=(size,)) for size in (2 * MB, 4 * MB)]
-    start = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        def run(size: int) -> None:
+            with device.stream() as stream:
+                together.wait()
+                stream.transfer(size)
+                ended[size] = time.monotonic()
+
+        threads = [threading.Thread(target=run, args=(size,)) for size in (2 * MB, 4 * MB)]
+        for thread in threads:
+            thread.start()
+        together.wait()
+        start = time.monotonic()
+        for thread in threads:
+            thread.join()
+        return [ended[2 * MB] - start, ended[4 * MB] - start]
+
     # At half the bandwidth each until the small one has its 2 MB; the other has as much left, and all of the device.
-    assert ended[2 * MB] - start == pytest.approx(0.4, rel=0.15)
-    assert ended[4 * MB] - start == pytest.approx(0.6, rel=0.15)
+    assert_measures(both, [0.4, 0.6])
 
 
 def test_a_stream_counts_while_it_transfers_and_shortly_after(make_device: Callable[..., EmulatedDevice]) -> None:
@@ -150,8 +162,8 @@ def test_a_stream_counts_while_it_transfers_and_shortly_after(make_device: Calla
     assert device.active_streams() == 1
     first.transfer(1)
     wait_until(lambda: device.active_streams() == 0)
-    first.transfer(1)
-    assert device.active_streams() == 1
+    # Unless this process was held up in between for longer than a stream counts.
+    wait_until(lambda: (first.transfer(1), device.active_streams())[1] == 1)
     first.close()
     assert device.active_streams() == 0
 
@@ -210,6 +222,20 @@ def test_an_interrupted_transfer_does_not_count_for_ever(make_device: Callable[.
     finally:
         signal.signal(signal.SIGALRM, previous)
     wait_until(lambda: device.active_streams() == 0)
+
+
+@pytest.mark.parametrize("call", ["open", "read"])
+def test_an_interruption_is_not_lost_while_the_device_looks_at_processes(
+    make_device: Callable[..., EmulatedDevice], monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise TimeoutError
+
+    stream = make_device().stream()
+    with monkeypatch.context() as patched, pytest.raises(TimeoutError):
+        patched.setattr(os, call, interrupted)
+        stream.transfer(1)
+    assert seconds(lambda: stream.transfer(MB)) > 0.09
 
 
 def test_a_curve_that_makes_no_sense_is_refused_at_once(mount: Path, tmp_path: Path) -> None:
@@ -332,7 +358,7 @@ def test_a_failed_write_is_passed_on_and_not_charged(counted: CountingDevice, mo
 def test_a_saved_array_takes_its_time(make_device: Callable[..., EmulatedDevice], mount: Path) -> None:
     device = make_device()
     install([device])
-    assert seconds(lambda: np.save(mount / "x.npy", np.zeros(3 * MB, np.uint8))) == pytest.approx(0.3, rel=0.15)
+    assert_measures(lambda: [seconds(lambda: np.save(mount / "x.npy", np.zeros(3 * MB, np.uint8)))], [0.3])
     assert device.active_streams() == 0
 
 

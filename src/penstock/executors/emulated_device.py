@@ -281,14 +281,15 @@ class _State:
 
 def _birth(pid: int) -> int:
     """When the kernel started process ``pid``, in ticks since it booted; -1 if it has ended."""
+    # No other errors are caught: a signal's handler may raise one here, such as TimeoutError.
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return -1
     try:
         # The command in parentheses may itself hold spaces and parentheses; the state follows the last one.
         fields = os.read(descriptor, 4096).rpartition(b")")[2].split()
-    except OSError:
+    except ProcessLookupError:
         return -1
     finally:
         os.close(descriptor)

@@ -20,7 +20,7 @@ from penstock.streaming.nodes.fetching import Source
 from penstock.streaming.nodes.hearing import Hearing
 from penstock.streaming.nodes.peers import NodeSettings
 from penstock.streaming.nodes.pulling import Pulling
-from penstock.streaming.nodes.records import Joined, Leaving, Needs, RemoteRecord
+from penstock.streaming.nodes.records import HeardLeaving, Joined, Leaving, Needs, RemoteRecord
 from penstock.streaming.nodes.remote_file import RemoteFile
 from penstock.streaming.nodes.replicas import Replicas
 from penstock.streaming.nodes.serving import Serving
@@ -71,6 +71,8 @@ class Federation:
         #: nodes that may still want something
         self._needing: set[str] = set()
         self._leaving = False
+        #: nodes that know that this one leaves
+        self._informed: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -109,7 +111,15 @@ class Federation:
 
     @property
     def _needed(self) -> bool:
-        return any(name in self._needing and not one.gone for name, one in self._followers.items())
+        return any(self._may_need(name, one) for name, one in self._followers.items())
+
+    def _may_need(self, name: str, follower: Follower) -> bool:
+        """Whether a node wants something, or could have meant to say so before it heard that this one leaves.
+
+        One that follows this node counts even if this one has not reached it yet.
+        """
+        is_there = not follower.gone and (follower.joined.is_set() or self._feed.is_followed_by(name))
+        return is_there and (name in self._needing or name not in self._informed)
 
     async def close(self) -> None:
         """Hang up, and remove the copies of what belongs to others."""
@@ -175,10 +185,17 @@ class Federation:
         return f"uses the same directory as {self._settings.own.name}: give each node one of its own, on a local disk"
 
     def _heard(self, node: str, record: RemoteRecord) -> None:
-        if isinstance(record, Needs):
-            (self._needing.add if record.needs else self._needing.discard)(node)
-        else:
-            self._hearing.apply(node, record)
+        match record:
+            case Needs(needs):
+                (self._needing.add if needs else self._needing.discard)(node)
+            case HeardLeaving(leaver):
+                if leaver == self._settings.own.name:
+                    self._informed.add(node)
+            case Leaving():
+                self._server.read_journal()  # programs that have just come need something too: that is told first
+                self._feed.append(HeardLeaving(node))
+            case _:
+                self._hearing.apply(node, record)
 
     def _sources_of(self, file: RemoteFile) -> list[Source]:
         names = dict.fromkeys([self._hearing.home(file), file.maker])

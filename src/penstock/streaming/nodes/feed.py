@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.streaming.nodes.http_wire import HttpError, read_answer, request_bytes
 from penstock.streaming.nodes.peers import Node
-from penstock.streaming.nodes.records import Beat, Joined, Leaving, RemoteRecord, decode, encode
+from penstock.streaming.nodes.records import Beat, Joined, Leaving, RemoteRecord, decode, encode, quoted
 
 __all__ = ["LONGEST_LINE", "Feed", "Follower"]
 
@@ -39,7 +39,9 @@ class Feed:
         self._joined = joined
         self._lines: list[bytes] = []
         self._news = asyncio.Event()
+        #: how far those who listen have been told, by connection
         self._positions: dict[object, int] = {}
+        self._listeners: dict[object, str] = {}
 
     def append(self, record: RemoteRecord) -> None:
         """Tell the others."""
@@ -54,16 +56,20 @@ class Feed:
         """Whether those who listen have been sent everything."""
         return all(position == len(self._lines) for position in self._positions.values())
 
-    async def read_on(self, after: int) -> AsyncGenerator[bytes, None]:
-        """All from record number ``after`` on, for ever; with signs of life where there is nothing to tell."""
+    def is_followed_by(self, node: str) -> bool:
+        """Whether a node listens."""
+        return node in self._listeners.values()
+
+    async def read_on(self, after: int, node: str) -> AsyncGenerator[bytes, None]:
+        """For a node: all from record ``after`` on, for ever; with signs of life where there is nothing to tell."""
         reader = object()
-        self._positions[reader] = after
+        self._positions[reader], self._listeners[reader] = after, node
         try:
             yield encode(self._joined) + b"\n"
             async for lines in self._read_on(reader, after):
                 yield lines
         finally:
-            del self._positions[reader]
+            del self._positions[reader], self._listeners[reader]
 
     async def _read_on(self, reader: object, after: int) -> AsyncIterator[bytes]:
         while True:
@@ -143,7 +149,8 @@ class Follower:
         async with asyncio.timeout(_COMES_BACK):
             reader, writer = await asyncio.open_connection(self.node.host, self.node.port, limit=LONGEST_LINE)
         try:
-            writer.write(request_bytes(self.node.host, f"/feed?after={self._received}", self._token))
+            target = f"/feed?after={self._received}&node={quoted(self._expected.node)}"
+            writer.write(request_bytes(self.node.host, target, self._token))
             async with asyncio.timeout(_SILENCE):
                 answer = await read_answer(reader)
             if answer.status == 401:

@@ -17,6 +17,7 @@ __all__ = [
     "Beat",
     "Born",
     "Committed",
+    "HeardLeaving",
     "Joined",
     "Leaving",
     "Moved",
@@ -101,11 +102,17 @@ class Leaving(Struct, frozen=True, tag="leaving"):
     """This server ends in order: nothing new comes from it."""
 
 
+class HeardLeaving(Struct, frozen=True, tag="heard_leaving"):
+    """This node knows that another one leaves. What it needs of it was told before."""
+
+    node: str
+
+
 class Beat(Struct, frozen=True, tag="beat"):
     """Nothing to say, but alive."""
 
 
-RemoteRecord = Joined | Born | Committed | Removed | Moved | Ran | AppReport | Needs | Leaving | Beat
+RemoteRecord = Joined | Born | Committed | Removed | Moved | Ran | AppReport | Needs | Leaving | HeardLeaving | Beat
 
 _decoder: msgspec.json.Decoder[RemoteRecord] = msgspec.json.Decoder(RemoteRecord)
 encode = msgspec.json.Encoder().encode

@@ -1,7 +1,7 @@
 """The serving side of one node: its feed, and ranges of its files, to whoever has the token.
 
     GET /marks/NAME        whether a mark that the other node has made in its directory is in this one: they must not be
-    GET /feed?after=N      records from number N on, in chunks, without end
+    GET /feed?after=N      records from number N on, in chunks, without end; ``&node=NAME`` says who listens
     GET /files/NAME        ``Range: bytes=A-B``: the answer comes as soon as ``Penstock-Least`` bytes of it may be read
                            by the rules, with all that may be read by then; 416 with the size of a file that is shorter
 
@@ -104,11 +104,12 @@ class Serving:
             await _plain(writer, 404)
 
     async def _send_feed(self, query: str, writer: asyncio.StreamWriter) -> None:
-        after = parse_qs(query).get("after", ["0"])[0]
+        fields = parse_qs(query)
+        after, node = fields.get("after", ["0"])[0], fields.get("node", [""])[0]
         if not after.isdigit():
             raise HttpError("after is not a number")
         writer.write(answer_bytes(200, {"Content-Type": "application/x-ndjson", "Transfer-Encoding": "chunked"}))
-        async with aclosing(self._feed.read_on(int(after))) as records:
+        async with aclosing(self._feed.read_on(int(after), node)) as records:
             async for lines in records:
                 writer.write(b"%x\r\n%s\r\n" % (len(lines), lines))
                 await writer.drain()

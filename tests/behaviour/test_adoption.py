@@ -91,7 +91,9 @@ def test_argument_passed_on_and_a_large_part_of_it_stay_where_they_are() -> None
     passed, part, small, strided = same(made), half(made), crumb(made), every_second(made)
     pair, again = both(made, passed)
     origin, *others, crumbs, gathered = segments(made, passed, part, pair, again, small, strided)
+    pair = others.pop(2)
     assert all(other == origin for other in others)
+    assert pair > origin  # its second array is a copy: it would be updated with the first
     assert crumbs.isdisjoint(origin) and gathered.isdisjoint(origin)
 
 

@@ -98,3 +98,32 @@ with penstock.Runtime(strict=True, cpus=1):
 def test_importing_penstock_imports_no_store(script: Script) -> None:
     program = "import sys, penstock; print([m for m in sys.modules if m.startswith(('redis', 'penstock.persistent.'))])"
     assert script(program).stdout == "['penstock.persistent.where']\n"
+
+
+CHANGED_CLASS = """
+import sys
+from penstock import task, INOUT, PersistentObject, wait_on
+
+class Rule(PersistentObject):
+    def apply(self):
+        return "WHAT"
+
+@task
+def ask(rule):
+    return rule.apply()
+
+@task(rule=INOUT)
+def ask_and_update(rule):
+    return rule.apply()
+
+if "WHAT" == "as it was":
+    rule = Rule().make_persistent("rule")
+else:
+    rule = Rule.get_by_id("rule")
+print(rule.apply(), ask(rule).result(), ask_and_update(rule).result(), ask(Rule().make_persistent()).result(), sep=", ")
+"""
+
+
+def test_tasks_use_the_class_of_the_program_not_that_of_the_store(script: Script) -> None:
+    script(CHANGED_CLASS.replace("WHAT", "as it was"))
+    assert script(CHANGED_CLASS.replace("WHAT", "corrected")).stdout == ", ".join(["corrected"] * 4) + "\n"

@@ -222,6 +222,7 @@ def test_views_of_an_argument_in_a_result_are_data_of_their_own(size: int) -> No
     assert [part.sum() for part in wait_on(parts)] == [size, 0, 0]
 
 
+@pytest.mark.parametrize("mode", ["workers", "inline"], indirect=True)
 @pytest.mark.parametrize("size", [3, 100_000])
 def test_threads_that_update_one_object_lose_nothing(size: int) -> None:
     array, elements = np.zeros(size), [[0], [0]]

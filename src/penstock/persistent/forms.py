@@ -23,7 +23,7 @@ from penstock.errors import StorageError, WrongClass
 if TYPE_CHECKING:
     from penstock.persistent.objects import PersistentObject
 
-__all__ = ["class_of", "form", "state_of"]
+__all__ = ["class_of", "form", "own_classes", "state_of"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -54,6 +54,7 @@ def form(obj: PersistentObject) -> tuple[list[Buffer], str]:
     current.referring, current.referred = None, []
     try:
         stream, buffers = dump_stream(_state(obj), what)
+        obj._link.refers_to = tuple(dict.fromkeys(state.rpartition("\n")[0] for state in current.referred))
     finally:
         current.referring, current.referred = outside
     return [_encode(_described(kind)), stream, *(buffer.raw() for buffer in buffers)], kind.__qualname__
@@ -73,7 +74,7 @@ def _state(obj: PersistentObject) -> Any:
 
 
 def _described(kind: type) -> Kind:
-    if "<locals>" not in kind.__qualname__ and kind.__module__ != "__main__" and _imported(kind) is kind:
+    if not _travels_by_value(kind):
         return Kind(kind.__module__, kind.__qualname__)
     code = _codes.get(kind)
     if code is None:
@@ -81,6 +82,17 @@ def _described(kind: type) -> Kind:
 
         code = _codes[kind] = cloudpickle.dumps(kind, 5)
     return Kind(kind.__module__, kind.__qualname__, code)
+
+
+def own_classes() -> list[type]:
+    """Classes of persistent objects that only this program has: workers must use these, not those in the store."""
+    from penstock.persistent.objects import Ghost, PersistentObject
+
+    return [one for one in _descendants(PersistentObject) if one is not Ghost and _travels_by_value(one)]
+
+
+def _travels_by_value(kind: type) -> bool:
+    return "<locals>" in kind.__qualname__ or kind.__module__ == "__main__" or _imported(kind) is not kind
 
 
 def _imported(kind: type) -> Any:

@@ -50,8 +50,30 @@ class _ByName:
         return import_body, (self._module, self._path)
 
 
+class _WithClasses:
+    """A function, and classes that its arguments may be instances of although it does not name them."""
+
+    def __init__(self, body: Any, classes: list[type]) -> None:
+        self._body = body
+        self._classes = classes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return first, (self._body, self._classes)
+
+
+def first(body: Callable[..., Any], classes: list[type]) -> Callable[..., Any]:
+    """The function; to know the classes is enough."""
+    return body
+
+
 def _reference(body: Callable[..., Any]) -> Any:
-    return _ByName(body) if travels_by_name(body) else body
+    reference = _ByName(body) if travels_by_name(body) else body
+    if "penstock.persistent.objects" not in sys.modules:
+        return reference
+    from penstock.persistent.forms import own_classes
+
+    classes = own_classes()
+    return _WithClasses(reference, classes) if classes else reference
 
 
 def import_body(module: str, path: str) -> Callable[..., Any]:

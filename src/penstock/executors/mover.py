@@ -38,11 +38,8 @@ class Mover:
 
     def catch_up(self) -> None:
         """Inline: do what was asked for, in this thread."""
-        while self._inline:
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                return
+        while self._inline and not self._jobs.empty():
+            job = self._jobs.get_nowait()  # nobody else takes any
             if job is not None:
                 job()
 

@@ -37,7 +37,7 @@ from penstock.runtime.streams import Stream
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["EMPTY", "Arguments", "is_immutable"]
+__all__ = ["EMPTY", "Arguments", "is_immutable", "plain"]
 
 #: a call without arguments
 EMPTY = Value(pickle.dumps(((), {}), 5))
@@ -51,6 +51,18 @@ _MANY = 100
 def is_immutable(obj: Any) -> bool:
     """Whether an object can never change, and so always travels by value and is never a datum."""
     return type(obj) in _IMMUTABLE
+
+
+def plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
+    """The pickled arguments, if they are numbers, strings and the like: there is nothing to look for in them."""
+    for argument in args:
+        if type(argument) not in _IMMUTABLE:
+            return None
+    for argument in kwargs.values():
+        if type(argument) not in _IMMUTABLE:
+            return None
+    data = pickle.dumps((args, kwargs), 5)
+    return Value(data) if len(data) <= LARGE else None
 
 
 class Arguments:
@@ -214,17 +226,26 @@ class Arguments:
         self._versions.append(version)
         return value if datum is None or not direction.reads else SlotRef(index)
 
-    def _write_object(self, path: Steps, obj: Any, where: str) -> SlotRef:
+    def _write_object(self, path: Steps, obj: Any, where: str) -> Any:
         """A persistent object that the task updates: both versions are references to states in the store."""
         index = self.wiring.read(self._runtime.objects.read(obj, self, where))
         version = self.wiring.write(Output(path, index))
         self.effects.append(lambda: self._runtime.objects.write(obj, version, self))
-        return SlotRef(index)
+        return _Object(self._with_inside(index, obj))
 
     def _referring(self, obj: Any) -> tuple[Any, ...]:
         """A persistent object met while pickling: the task finds it in a slot, where others of its id are too."""
         where = f"an argument of task {self._declaration.name}"
-        return slot, (self.wiring.read(self._runtime.objects.read(obj, self, where)),)
+        return self._with_inside(self.wiring.read(self._runtime.objects.read(obj, self, where)), obj)
+
+    def _with_inside(self, index: int, obj: Any) -> tuple[Any, ...]:
+        """A persistent object in a slot, and in others those that it refers to and that tasks update."""
+        inside = self._runtime.objects.inside(obj, self)
+        if not inside:
+            return slot, (index,)
+        from penstock.persistent.links import together
+
+        return together, (SlotRef(index), *(SlotRef(self.wiring.read(version)) for version in inside))
 
     def _kept(self, value: Any, where: str) -> int:
         """The slot of what an object of the program stays if the task fails and that is ignored."""
@@ -238,7 +259,13 @@ class Arguments:
         fixed = isinstance(future, StreamedFuture) and future.fixed
         if fixed or future.source()[1] is not None or future.runtime is not self._runtime:
             raise CallError(f"{where} is {future!r}, which no task can update; pass its result()")
-        index = self.wiring.read(future.version)
+        obj = self._runtime.objects.of_future(future)
+        stands: Any = None
+        if obj is not None:
+            stands = self._write_object(path, obj, where)
+            index = self.wiring.outputs[-1].slot
+        else:
+            index = self.wiring.read(future.version)
         version = self.wiring.write(Output(path, index))
 
         def renew() -> None:
@@ -248,7 +275,7 @@ class Arguments:
             self.released.append(old)
 
         self.effects.append(renew)
-        return SlotRef(index)
+        return stands or SlotRef(index)
 
     def _take_over(self) -> None:
         """The call is accepted: objects that it updates are with the tasks from now on."""
@@ -367,6 +394,9 @@ class Arguments:
         if future.runtime is not self._runtime:
             return _itself, (future.result(),)  # of another run, which knows nothing of our versions
         version, position = future.source()
+        obj = None if position is not None else self._runtime.objects.of_future(future)
+        if obj is not None:
+            return self._referring(obj)
         index = self.wiring.read(version)
         return (slot, (index,)) if position is None else (element, (index, position))
 
@@ -382,6 +412,18 @@ class Arguments:
 
 def _itself(value: Any) -> Any:
     return value
+
+
+class _Object:
+    """Stands for a persistent object where an argument was."""
+
+    __slots__ = ("_reduced",)
+
+    def __init__(self, reduced: tuple[Any, ...]) -> None:
+        self._reduced = reduced
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._reduced
 
 
 class _Mark:

@@ -34,7 +34,7 @@ from penstock.model.tasks import Failure, TaskCall, TaskState
 from penstock.observe.log import EventLog
 from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
-from penstock.runtime.arguments import EMPTY, Arguments
+from penstock.runtime.arguments import EMPTY, Arguments, plain
 from penstock.runtime.config import Loaded, load_config
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
@@ -204,8 +204,9 @@ class Runtime:
         with self._calling:
             task = next(self._task_numbers)
             returned = tuple([self.new_version() for _ in range(declaration.outputs)])
-            if not args and not kwargs and not declaration.directions:
-                call = TaskCall(task, spec, EMPTY, writes=returned, returns=len(returned))
+            packed = None if declaration.directions else plain(args, kwargs) if args or kwargs else EMPTY
+            if packed is not None:
+                call = TaskCall(task, spec, packed, writes=returned, returns=len(returned))
             else:
                 arguments = Arguments(self, declaration, task)
                 packed = arguments.pack(args, kwargs)

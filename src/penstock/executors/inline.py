@@ -18,6 +18,7 @@ from penstock.executors.wire import Define, Done, Early, Error, run_of
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, OutputReady, Recalled, Warmed
 from penstock.model.resources import StorageLayer
+from penstock.persistent.where import settings
 
 if TYPE_CHECKING:
     from penstock.executors.emulation import EmulatedDevice
@@ -86,7 +87,9 @@ class InlineExecutor:
         with self._emulation():
             early = _Kept()
             run = run_of(command)
+            outside, settings.attempt = settings.attempt, (self._segments.memory_dir, run.task)
             message = carry_out(run, function, self._segments, self._layers, strict=self._strict, channel=early)
+            settings.attempt = outside
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
             self._interrupted = True
         if isinstance(message, Done):

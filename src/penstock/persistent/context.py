@@ -13,7 +13,7 @@ from uuid import uuid4
 from penstock.data.slots import current
 from penstock.errors import ArgumentChanged, StorageError, WrongClass
 from penstock.persistent.forms import form
-from penstock.persistent.links import Link, filled, ghost, read, scope
+from penstock.persistent.links import Link, author, filled, ghost, read, scope
 from penstock.persistent.manifest import Entry
 from penstock.persistent.stores import Staged
 from penstock.persistent.where import current_store, is_stored, settings, unsaved
@@ -41,6 +41,7 @@ P = TypeVar("P", bound="PersistentObject")
 
 def store_new(obj: PersistentObject, identifier: str | None, host: str | None) -> None:
     """Store an object for the first time."""
+    _bring_up_to_date(obj)
     store = current_store()
     fresh = identifier is None
     if identifier is None:
@@ -48,7 +49,7 @@ def store_new(obj: PersistentObject, identifier: str | None, host: str | None) -
     else:
         _settle(identifier, alone=False)
     parts, kind = form(obj)
-    staged = store.stage(identifier, parts, kind, fresh=fresh)
+    staged = store.stage(identifier, parts, kind, fresh=fresh, author=author())
     [entry] = store.switch([staged], keep=not fresh and _is_read(identifier, None))
     _now_is(obj, identifier, entry)
     obj._link.made = current.loaded is not None
@@ -69,7 +70,8 @@ def save(objects: Iterable[PersistentObject]) -> None:
         for obj in objects:
             filled(obj)
             parts, kind = form(obj)
-            staged.append(store.stage(obj._link.identifier or "", parts, kind))
+            link = obj._link
+            staged.append(store.stage(link.identifier or "", parts, kind, base=link.token, author=author()))
     except BaseException:
         store.withdraw(staged)
         raise
@@ -106,6 +108,8 @@ def new_version(obj: P, *, preserve: bool, host: str | None) -> P:
     up_to_date(obj)
     assert obj._link.identifier is not None
     _settle(obj._link.identifier, alone=not preserve)
+    if not preserve:
+        _bring_up_to_date(obj)
     copy = current_store().new_version(obj._link.identifier, preserve=preserve, host=host)
     if not preserve:
         _forget(obj)
@@ -119,6 +123,7 @@ def remove(obj: PersistentObject) -> None:
     assert identifier is not None
     filled(obj)
     _settle(identifier, alone=True)
+    _bring_up_to_date(obj)
     current_store().delete(identifier)
     _forget(obj)
 
@@ -188,6 +193,13 @@ def _settle(identifier: str, *, alone: bool) -> None:
         desk.settle(identifier, alone=alone)
 
 
+def _bring_up_to_date(obj: PersistentObject) -> None:
+    """In the program: give an object what tasks made of it."""
+    desk = settings.desk() if current.loaded is None else None
+    if desk is not None:
+        desk.bring_up_to_date(obj)
+
+
 def _is_with_tasks(obj: PersistentObject) -> bool:
     desk = settings.desk() if current.loaded is None else None
     return desk is not None and desk.is_with_tasks(obj._link.identifier or "")
@@ -226,7 +238,9 @@ class Outgoing:
             for obj in self._objects:
                 filled(obj)
                 parts, kind = form(obj)
-                self._staged.append(store.stage(obj._link.identifier or "", parts, kind))
+                link = obj._link
+                new = store.stage(link.identifier or "", parts, kind, base=link.token, author=author())
+                self._staged.append(new)
         except BaseException:
             self.withdraw()
             raise

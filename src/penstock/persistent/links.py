@@ -6,6 +6,9 @@ what they are. A task has its objects for itself (``current.loaded``): an id tha
 
 from __future__ import annotations
 
+import hashlib
+import socket
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +23,21 @@ from penstock.persistent.where import current_store, settings, unsaved
 if TYPE_CHECKING:
     from penstock.persistent.objects import PersistentObject
 
-__all__ = ["Link", "Unfilled", "fill_one", "filled", "ghost", "read", "reduced", "reference", "resolve", "scope"]
+__all__ = [
+    "Link",
+    "Unfilled",
+    "author",
+    "fill_one",
+    "filled",
+    "ghost",
+    "live",
+    "read",
+    "reduced",
+    "reference",
+    "resolve",
+    "scope",
+    "together",
+]
 
 #: blocks of an object that a reference to it may list
 _FEW = 64
@@ -29,7 +46,10 @@ _FEW = 64
 class Link:
     """What an object knows of itself in the store."""
 
-    __slots__ = ("entry", "filled", "generation", "identifier", "made", "modified", "token", "updated", "writable")
+    __slots__ = (
+        *("entry", "filled", "generation", "identifier", "made", "modified", "refers_to", "token", "updated"),
+        "writable",
+    )
 
     def __init__(self, identifier: str | None = None, token: str | None = None, generation: int = 0) -> None:
         #: None: it is not stored
@@ -48,8 +68,18 @@ class Link:
         self.updated = False
         #: the task that has it has stored it first
         self.made = False
+        #: ids of the objects inside, as it was stored or read last
+        self.refers_to: tuple[str, ...] = ()
 
 
+class _Inside(threading.local):
+    """The object whose state this thread is unpacking."""
+
+    #: ids of the objects that it refers to; None outside
+    found: list[str] | None = None
+
+
+_inside = _Inside()
 #: objects of the program, by id
 _live: weakref.WeakValueDictionary[str, PersistentObject] = weakref.WeakValueDictionary()
 
@@ -57,6 +87,25 @@ _live: weakref.WeakValueDictionary[str, PersistentObject] = weakref.WeakValueDic
 def scope() -> Any:
     """The objects that this thread's task has, or those of the program."""
     return _live if current.loaded is None else current.loaded
+
+
+def live(identifier: str) -> PersistentObject | None:
+    """The object that the program has of an id."""
+    return _live.get(identifier)
+
+
+def together(obj: Any, *_: Any) -> Any:
+    """An argument; what else a call reads for its sake is met before it is filled, and so is what it refers to."""
+    return obj
+
+
+def author() -> str:
+    """Names the task that this thread carries out, the same in each of its attempts; empty in the program."""
+    if current.loaded is None or settings.attempt is None:
+        return ""
+    run, task = settings.attempt
+    name = f"{socket.gethostname()} {run} {task}"
+    return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 # --- references -------------------------------------------------------------------------------------------------------
@@ -109,6 +158,9 @@ def _hand_over(obj: PersistentObject) -> None:
 
 def resolve(identifier: str, token: str | None, generation: int, blocks: bytes | None = None) -> PersistentObject:
     """The object of a reference; it may have to be read yet. ``blocks`` say where, which saves asking."""
+    if _inside.found is not None:
+        _inside.found.append(identifier)
+        token, generation, blocks = None, 0, None  # it may have been stored again since: the newest state is meant
     known = scope()
     obj: PersistentObject | None = known.get(identifier)
     if obj is None:
@@ -155,8 +207,11 @@ class Unfilled:
 
 def _read(objects: Sequence[PersistentObject]) -> None:
     links = [obj._link for obj in objects]
+    by = author() if any(link.updated for link in links) else ""
     wanted = [
-        Wanted(link.identifier or "", link.token, link.writable, link.entry if link.token is not None else None)
+        Wanted(link.identifier or "", None, link.writable, author=by)
+        if link.updated
+        else Wanted(link.identifier or "", link.token, link.writable, link.entry if link.token is not None else None)
         for link in links
     ]
     for obj, fetched in zip(objects, current_store().get(wanted), strict=True):
@@ -169,10 +224,12 @@ def _become(obj: PersistentObject, fetched: Fetched) -> None:
     head, stream, *buffers = fetched.parts
     kind = class_of(head, link.identifier or "")
     outer, current.writable = current.writable, link.writable
+    outside, _inside.found = _inside.found, []
     try:
         state = state_of(stream, buffers, link.identifier or "", kind)
+        link.refers_to = tuple(dict.fromkeys(_inside.found))
     finally:
-        current.writable = outer
+        current.writable, _inside.found = outer, outside
     link.filled, link.modified, link.entry = True, False, fetched.entry
     link.token, link.generation = fetched.entry.token, max(link.generation, fetched.entry.generation)
     unsaved.pop(id(obj), None)

@@ -52,6 +52,10 @@ class Entry(Struct, frozen=True, array_like=True):
     checksum: int = 0
     #: all of its bytes, if they are few
     inline: bytes | None = None
+    #: the task that made it, over all its attempts; empty: the program
+    author: str = ""
+    #: the state before it, or before the first that its author made; empty: there was none
+    base: str = ""
 
     @property
     def size(self) -> int:
@@ -75,6 +79,12 @@ class Manifest(Struct, frozen=True, array_like=True):
                 if entry.token == token:
                     return entry
         return self.current
+
+    def to_update(self, author: str) -> Entry | None:
+        """The state that a task begins with: not one that an earlier attempt of it made. None if that is gone."""
+        if self.current.author != author or not self.current.base:
+            return self.current
+        return next((entry for entry in self.kept if entry.token == self.current.base), None)
 
     def entries(self) -> list[Entry]:
         """All states, the current one first."""

@@ -35,6 +35,8 @@ _REMEMBERED = 256
 _PATIENCE = 200
 #: how often blocks that were erased under a reader are looked for again
 _READS = 8
+_TASK_NEXT = "Give the task retries=1: it reads the new state then. Within one program, use one name for one object."
+_PROGRAM_NEXT = "Keep a copy.copy() of it if you need it; mark_unmodified() and then get_by_id() give the new state."
 
 
 class Staged(NamedTuple):
@@ -44,6 +46,8 @@ class Staged(NamedTuple):
     entry: Entry
     #: no object has had this id
     fresh: bool = False
+    #: the token of the state that it was made from, and may replace; None: any
+    base: str | None = None
 
 
 class Wanted(NamedTuple):
@@ -54,6 +58,8 @@ class Wanted(NamedTuple):
     writable: bool = True
     #: the state of the token, if the reader knows where its blocks are
     entry: Entry | None = None
+    #: the task that will update it, and so needs the newest state
+    author: str = ""
 
 
 class Fetched(NamedTuple):
@@ -126,32 +132,48 @@ class Store(ABC):
         """Store an object, in the place of what had this id; ``keep`` keeps that for tasks that read it."""
         return self.switch([self.stage(identifier, parts, kind)], keep=keep)[0]
 
-    def stage(self, identifier: str, parts: Sequence[Buffer], kind: str, *, fresh: bool = False) -> Staged:
-        """Write an object's bytes where nobody sees them yet."""
+    def stage(
+        self,
+        identifier: str,
+        parts: Sequence[Buffer],
+        kind: str,
+        *,
+        fresh: bool = False,
+        base: str | None = None,
+        author: str = "",
+    ) -> Staged:
+        """Write an object's bytes where nobody sees them yet; ``base`` is the token of the state they come from."""
         views = [memoryview(part).cast("B") for part in parts]
         sizes = [len(view) for view in views]
         checksum = _checksum(views) if self.checks else 0
         token = os.urandom(8).hex()
         if sum(sizes) <= _INLINE:
-            return Staged(identifier, Entry(0, token, kind, sizes, [], checksum, b"".join(views)), fresh)
+            inline = Entry(0, token, kind, sizes, [], checksum, b"".join(views), author)
+            return Staged(identifier, inline, fresh, base)
         blocks = layout(views, self.block_size)
         lengths = [sum(map(len, block)) for block in blocks]
-        entry = Entry(0, token, kind, sizes, lengths, checksum)
+        entry = Entry(0, token, kind, sizes, lengths, checksum, author=author)
         try:
             self._write(identifier, entry, blocks)
         except BaseException:
             self._clear_away([(identifier, entry)])
             raise
-        return Staged(identifier, entry, fresh)
+        return Staged(identifier, entry, fresh, base)
 
     def switch(self, staged: Sequence[Staged], *, keep: bool = False) -> list[Entry]:
-        """Make staged states the current ones: all of them, or none if one cannot be."""
+        """Make staged states the current ones: all of them, or none if one cannot be.
+
+        One that was made from another state than the current one cannot be: what that has would be lost.
+        """
         done: list[tuple[str, Entry, Manifest | None]] = []
         entries: dict[int, Entry] = {}
         waiting = list(enumerate(staged))
         try:
             for attempt in range(_PATIENCE):
                 olds = self._newest([one for _, one in waiting], again=attempt > 0)
+                if not all(_may_replace(one, old) for (_, one), (_, old) in zip(waiting, olds, strict=True)):
+                    olds = self._newest([one for _, one in waiting], again=True)  # what is remembered may be old
+                    self._refuse_others([one for _, one in waiting], olds)
                 changes, news = [], []
                 for (_, one), old in zip(waiting, olds, strict=True):
                     new = _succeeded(one.entry, old[1], keep=keep)
@@ -183,6 +205,17 @@ class Store(ABC):
         if not keep:
             self._clear_away((name, entry) for name, _, old in done if old is not None for entry in old.entries())
         return [entries[index] for index in range(len(staged))]
+
+    def _refuse_others(self, staged: Sequence[Staged], olds: Sequence[tuple[bytes, Manifest | None]]) -> None:
+        for one, (_, old) in zip(staged, olds, strict=True):
+            if not _may_replace(one, old):
+                what = "deleted" if old is None else "changed"
+                who = "this task" if one.entry.author else "the program"
+                raise StorageError(
+                    f"object {one.identifier!r} was {what} by somebody else since {who} read it: what {who} made of "
+                    f"it is not stored, since {'it is gone' if old is None else 'their change would be lost'}. "
+                    + (_TASK_NEXT if one.entry.author else _PROGRAM_NEXT)
+                )
 
     def withdraw(self, staged: Iterable[Staged]) -> None:
         """Remove staged states that are not wanted after all."""
@@ -241,12 +274,12 @@ class Store(ABC):
         for _ in range(_READS if missing else 0):
             found = []
             for index, data in zip(missing, self._manifests([wanted[i].identifier for i in missing]), strict=True):
-                identifier, token = wanted[index][:2]
+                identifier = wanted[index].identifier
                 if data is None:
                     raise MissingObject(f"there is no object {identifier!r} in {self}; was it deleted?")
                 manifest = decode(data, identifier)
                 self._remember(identifier, bytes(data[:STAMP]), manifest)
-                found.append((index, manifest.entry(token)))
+                found.append((index, self._meant(manifest, wanted[index])))
             large = [(wanted[i].identifier, entry, wanted[i].writable) for i, entry in found if entry.inline is None]
             read = iter(self._read(large) if large else [])
             missing = []
@@ -264,6 +297,18 @@ class Store(ABC):
             f"parts of object {wanted[missing[0]].identifier!r} are gone from {self}. A store that throws keys out "
             f"when it is full loses objects: set its maxmemory-policy to noeviction."
         )
+
+    def _meant(self, manifest: Manifest, wanted: Wanted) -> Entry:
+        """The state that a reader wants."""
+        if not wanted.author:
+            return manifest.entry(wanted.token)
+        found = manifest.to_update(wanted.author)
+        if found is None:
+            raise StorageError(
+                f"object {wanted.identifier!r} was changed by an earlier attempt of this task that did not end, and "
+                f"the state before it is gone from {self}: the task cannot begin anew"
+            )
+        return found
 
     def _get_known(self, wanted: Sequence[Wanted]) -> dict[int, Fetched]:
         """Read what needs no manifest: blocks never change, so if they are there they are those of the state."""
@@ -365,8 +410,23 @@ def _succeeded(entry: Entry, old: Manifest | None, *, keep: bool) -> Manifest:
     """The manifest in which a state takes the place of the current one."""
     if old is None:
         return Manifest(replace(entry, generation=1))
-    entry = replace(entry, generation=old.current.generation + 1)
+    now = old.current
+    base = now.base if entry.author and now.author == entry.author else now.token
+    entry = replace(entry, generation=now.generation + 1, base=base)
     return Manifest(entry, old.entries() if keep else [], old.previous)
+
+
+def _may_replace(staged: Staged, old: Manifest | None) -> bool:
+    """Whether nobody has changed an object since the state was read that a staged one was made from."""
+    if staged.base is None:
+        return True
+    if old is None:
+        return False
+    if old.current.token == staged.base:
+        return True
+    # An attempt that was killed may have got as far as this.
+    author = staged.entry.author
+    return bool(author) and old.current.author == author and old.current.base == staged.base
 
 
 def _checksum(parts: Sequence[Buffer]) -> int:

@@ -37,6 +37,9 @@ class Desk(Protocol):
     def settle(self, identifier: str, *, alone: bool) -> None:
         """Wait for tasks that write an object; with ``alone``, also for those that read it."""
 
+    def bring_up_to_date(self, obj: Any) -> None:
+        """Wait for tasks that write an object, stored or not, and give it the state that they made."""
+
     def seen(self, identifier: str, token: str | None) -> None:
         """The program has this state of the object, the newest."""
 
@@ -57,6 +60,8 @@ class _Settings:
     find: Callable[[], str] | None = None
     #: the address of the store of this process
     url: str | None = None
+    #: the folder of the run, which no other has, and the number of the task that this process carries out
+    attempt: tuple[str, int] | None = None
     #: the run that this process is the program of; None in workers
     desk: Callable[[], Desk | None] = staticmethod(lambda: None)
 

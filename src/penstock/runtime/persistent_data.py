@@ -7,9 +7,11 @@ when that may leave the store. Nothing of the store itself is imported before a 
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from penstock.data.slots import current, referred_states
 from penstock.errors import ArgumentChanged, CallError, StorageError, StoreUnreachable
@@ -65,6 +67,10 @@ class PersistentData:
         self._known: dict[str, KnownObject] = {}
         #: objects that were written in this run, of which the store may keep older states
         self._written: set[str] = set()
+        #: objects that tasks of this run update
+        self._updated: set[str] = set()
+        #: the objects that futures gave when they were done, which are updated through them since
+        self._of_futures: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._sweep_at = 1000
         #: the store does not answer
         self._lost = False
@@ -89,6 +95,58 @@ class PersistentData:
             known = arguments.objects[identifier] = self._provided(obj, arguments)
         return known.version
 
+    def inside(self, obj: Any, arguments: Arguments) -> list[VersionId]:
+        """The newest versions of objects that an object refers to, and that tasks update: a call reads them too."""
+        if not self._updated or not obj._link.refers_to:
+            return []
+        from penstock.persistent.links import live
+
+        versions: list[VersionId] = []
+        seen, waiting = {obj._link.identifier}, [*obj._link.refers_to]
+        while waiting:
+            identifier = waiting.pop()
+            if identifier in seen:
+                continue
+            seen.add(identifier)
+            known = arguments.objects.get(identifier) or self._known.get(identifier)
+            if known is not None and identifier in self._updated:
+                versions.append(known.version)
+            part = live(identifier)
+            waiting += () if part is None else part._link.refers_to
+        return versions
+
+    def of_future(self, future: Any) -> Any:
+        """The object that a future has given, if it is done and that is all it has given; None otherwise."""
+        outcome = future._outcome
+        if outcome is None:
+            return self._of_futures.get(future)
+        if type(outcome) is not Value or len(outcome.states) != 1 or outcome.buffers:
+            return None
+        reference = _reference_in(outcome.data)
+        if reference is not None:
+            obj = self._of_futures[future] = self._named(*reference)
+            return obj
+        return None
+
+    def _named(self, identifier: str, token: str | None, generation: int, blocks: bytes | None = None) -> Any:
+        """The program's object of a reference; one that it does not have yet need not be read for that."""
+        from penstock.persistent.links import live, read, resolve
+
+        obj = live(identifier)
+        if obj is not None and (
+            obj._link.modified or self.is_with_tasks(identifier) or generation <= obj._link.generation
+        ):
+            return obj
+        outside = current.unfilled
+        try:
+            named = resolve(identifier, token, generation, blocks)
+        finally:
+            current.unfilled = outside
+        if obj is not None:
+            read([named])  # it is newer than what the program has
+            self.seen(identifier, named._link.token)
+        return named
+
     def _provided(self, obj: Any, arguments: Arguments) -> KnownObject:
         from penstock.persistent.links import reference
 
@@ -107,6 +165,7 @@ class PersistentData:
     def write(self, obj: Any, version: VersionId, arguments: Arguments) -> None:
         """A call that is accepted makes the next version of an object."""
         self._written.add(obj.get_id())
+        self._updated.add(obj.get_id())
         self._succeed(obj.get_id(), KnownObject(version, by_task=True), arguments)
 
     def _succeed(self, identifier: str, known: KnownObject, arguments: Arguments) -> None:
@@ -127,20 +186,24 @@ class PersistentData:
                 idle.append(identifier)
         for identifier in idle:
             arguments.released.append(self._known.pop(identifier).version)
+            self._updated.discard(identifier)
         self._sweep_at = max(1000, 2 * len(self._known))
 
     def _bytes_at(self, obj: Any) -> dict[str, int] | None:
         """How much of an object lies on which nodes of the run, for policies that follow data."""
         entry = obj._link.entry
         here = self._runtime.machine.hostname
-        hosts = [here if host in _THIS_MACHINE else host for host in obj.locations()]
+        hosts = [here if host in _THIS_MACHINE else host for host in current_store().locations(obj.get_id(), entry)]
         return dict.fromkeys(hosts, entry.size // len(hosts) or 1) if entry is not None and hosts else None
 
     # --- the program --------------------------------------------------------------------------------------------
 
     def bring_up_to_date(self, obj: Any) -> None:
-        """Wait for tasks that write an object, and give it the state that they made."""
+        """Wait for tasks that write an object, stored or not, and give it the state that they made."""
         identifier = obj._link.identifier
+        if identifier is None:
+            self._take_back(obj)
+            return
         known = self._known.get(identifier)
         if known is None or not known.by_task:
             return
@@ -159,6 +222,20 @@ class PersistentData:
                 value._link.entry,
             )
             obj.mark_unmodified()
+
+    def _take_back(self, obj: Any) -> None:
+        """The same for an object that is not stored yet: so far it was a datum like any other."""
+        runtime = self._runtime
+        datum = runtime.identity.find(obj)
+        if datum is None or datum.shared:
+            return
+        runtime.ensure_unchanged(datum, "make_persistent")
+        value = runtime.value_of(datum)
+        if is_stored(value) or type(value) is not type(obj):
+            raise StorageError(f"a task has made {value!r:.80} of {obj!r}; use what wait_on() gives for it")
+        obj.__dict__.clear()
+        obj.__dict__.update(value.__dict__)
+        runtime.forget(obj)
 
     def settle(self, identifier: str, *, alone: bool) -> None:
         """Wait for tasks that write an object; with ``alone``, also for those that read it."""
@@ -209,6 +286,7 @@ class PersistentData:
     def replaced(self, identifier: str) -> None:
         """The program itself has stored a new state, or removed the object: nobody is given the old one from now on."""
         self._written.add(identifier)
+        self._updated.discard(identifier)
         known = self._known.pop(identifier, None)
         if known is not None and not self._runtime.stopped:
             self._runtime.driver.post(Released(known.version))
@@ -248,6 +326,28 @@ class PersistentData:
 
 #: names that servers of this machine go by
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class _Named(tuple[Any, ...]):
+    """What a reference says."""
+
+
+class _Names(pickle.Unpickler):
+    """Finds out what a value refers to, and loads nothing."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) != ("penstock.persistent.links", "resolve"):
+            raise pickle.UnpicklingError("more than a reference")
+        return lambda *said: _Named(said)
+
+
+def _reference_in(data: Any) -> _Named | None:
+    """What a value says that is a persistent object and nothing else."""
+    try:
+        found = _Names(io.BytesIO(data)).load()
+    except (pickle.UnpicklingError, TypeError):
+        return None
+    return found if type(found) is _Named else None
 
 
 class _Reference:

@@ -67,6 +67,39 @@ class PersistentStoreContract:
 
     # --- storing and reading --------------------------------------------------------------------------------------
 
+    @pytest.mark.parametrize("size", [100, 100_000])
+    def test_a_state_replaces_only_the_one_it_was_made_from(self, store: Store, size: int) -> None:
+        other = self.another(store)
+        read = store.put("one", [content(1, size)], "Kind").token
+        other.put("one", [content(2, size)], "Kind")
+        left = self.bytes_left(store)
+        staged = [
+            store.stage("two", [content(3, size)], "Kind"),
+            store.stage("one", [content(3, size)], "Kind", base=read),
+        ]
+        with pytest.raises(StorageError, match="'one' was changed by somebody else since the program read it"):
+            store.switch(staged)
+        assert not store.exists("two") and self.bytes_left(store) == left
+        now = store.entry("one").token
+        assert bytes(store.get([Wanted("one")])[0].parts[0]) == content(2, size)
+        store.switch([other.stage("one", [content(4, size)], "Kind", base=now)])
+        store.delete("one")
+        with pytest.raises(StorageError, match="'one' was deleted by somebody else"):
+            store.switch([store.stage("one", [content(5, size)], "Kind", base=now)])
+        assert not store.exists("one")
+
+    def test_attempts_of_one_author_replace_each_other_and_begin_with_the_state_before(self, store: Store) -> None:
+        before = store.put("one", [content(1, 100)], "Kind").token
+        for number in (2, 3, 4):
+            [fetched] = self.another(store).get([Wanted("one", author="me")])
+            assert fetched.entry.token == before and bytes(fetched.parts[0]) == content(1, 100)
+            staged = store.stage("one", [content(number, 100)], "Kind", base=before, author="me")
+            store.switch([staged], keep=True)
+        [fetched] = store.get([Wanted("one", before, author="another")])
+        assert bytes(fetched.parts[0]) == content(4, 100)
+        with pytest.raises(StorageError, match="since this task read it"):
+            store.switch([store.stage("one", [content(5, 100)], "Kind", base=before, author="another")])
+
     @pytest.mark.parametrize("size", SIZES)
     def test_what_is_put_is_got(self, store: Store, size: int) -> None:
         parts = [b"head", content(1, size), content(2, size // 2)]

@@ -249,9 +249,11 @@ def test_a_server_with_a_password(tmp_path: Path) -> None:
 UPDATES = """
 class Held(penstock.PersistentObject):
     array = ()
+    count = 0
 
-@task(held=INOUT)
+@task(held=INOUT, retries=1000)
 def put(held, number):
+    held.count += 1
     held.array = [number] * 5000
 
 @task()
@@ -259,9 +261,9 @@ def is_whole(held):
     return len(set(held.array)) <= 1
 
 with penstock.Runtime(store={store!r}, cpus=1):
-    held = Held().make_persistent("shared")
+    held = Held.get_by_id("shared")
     whole = []
-    for number in range(50):
+    for number in range(8):
         put(held, {first} + number)
         whole.append(is_whole(held))
     assert all(future.result() for future in whole)
@@ -269,17 +271,36 @@ with penstock.Runtime(store={store!r}, cpus=1):
     assert len(set(found.array)) == 1, found.array
 """
 
+BEFORE_AND_AFTER = """
+class Held(penstock.PersistentObject):
+    array = ()
+    count = 0
 
-def test_of_two_programs_that_update_one_object_the_last_one_wins(address: str, tmp_path: Path) -> None:
-    """Each write is whole, none fails, and nothing is left of the states between."""
-    programs = []
-    for name, first in (("one", 1000), ("two", 2000)):
+with penstock.Runtime(store={store!r}, cpus=1):
+    {action}
+"""
+
+
+def test_of_two_programs_that_update_one_object_neither_undoes_what_the_other_did(address: str, tmp_path: Path) -> None:
+    """Each write is whole, and whoever comes too late tries again."""
+
+    def program(name: str, source: str) -> Program:
         (tmp_path / name).mkdir()
-        programs.append(Program(tmp_path / name, UPDATES.format(store=address, first=first)))
-    with programs[0], programs[1]:
-        for program in programs:
-            status = program.process.wait(60)
-            assert status == 0, program.process.stderr.read()  # type: ignore[union-attr]
+        return Program(tmp_path / name, source)
+
+    def end(program: Program) -> None:
+        status = program.process.wait(60)
+        assert status == 0, program.process.stderr.read()  # type: ignore[union-attr]
+
+    make, count = 'Held().make_persistent("shared")', 'assert Held.get_by_id("shared").count == 16'
+    with program("before", BEFORE_AND_AFTER.format(store=address, action=make)) as before:
+        end(before)
+    updates = [UPDATES.format(store=address, first=first) for first in (1000, 2000)]
+    with program("one", updates[0]) as one, program("two", updates[1]) as two:
+        end(one)
+        end(two)
+    with program("after", BEFORE_AND_AFTER.format(store=address, action=count)) as after:
+        end(after)
     store = open_store(address)
     assert not store._manifest("shared")[1].kept
     store.close()

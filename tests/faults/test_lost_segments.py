@@ -84,12 +84,17 @@ def segment_files(runtime: Runtime) -> list[Path]:
     return [path for path in found if path.name[1:].isdigit()]
 
 
-def lose_everything(runtime: Runtime, how: str = "delete") -> int:
-    """Delete or damage all segments, when no task runs; how many there were."""
+def come_to_rest(runtime: Runtime) -> None:
+    """Wait until no task runs and no segment is on its way to disk."""
     penstock.barrier()
     store = runtime.driver.engine.state.store
     assert store is not None
-    runtime.driver.wait_until(lambda: not store.spills)  # nothing is on its way from one place to another
+    runtime.driver.wait_until(lambda: not store.spills)
+
+
+def lose_everything(runtime: Runtime, how: str = "delete") -> int:
+    """Delete or damage all segments, when no task runs; how many there were."""
+    come_to_rest(runtime)
     files = segment_files(runtime)
     for path in files:
         if how == "delete":
@@ -128,7 +133,7 @@ def test_a_result_that_the_program_has_is_its_own(runtime: Runtime, tally: Tally
 def test_bytes_changed_on_disk_are_noticed(tmp_path: Path) -> None:
     with penstock.start(cpus=2, store_capacity="1B", spill_dir=tmp_path) as runtime:
         future, sum_of_it = make(3.0), None
-        penstock.barrier()
+        come_to_rest(runtime)
         for path in segment_files(runtime):
             with open(path, "r+b") as file:
                 file.seek(1000)

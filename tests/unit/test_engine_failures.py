@@ -348,7 +348,19 @@ def test_a_task_whose_worker_was_killed_for_another_is_not_to_blame() -> None:
     rig.finish(1, seconds=0.001)  # it ended just before the kill, and 2 began
     assert rig.state(2) is TaskState.RUNNING
     assert launched(rig.lose_worker(0)) == [2]
-    assert rig.attempt(2) == 1
+    assert rig.attempt(2) == 2  # it had begun: what it made is not taken for what this attempt makes
+    assert failure_of(rig.lose_worker(0), 102).attempt == 2  # and this time it is
+
+
+def test_an_attempt_that_was_ended_for_another_leaves_all_retries() -> None:
+    rig = Rig(lanes=1)
+    rig.teach(QUICK, 0.001)
+    rig.submit(call(1, QUICK), call(2, spec("quick", retries=1)))
+    rig.cancel(1, kill=True)
+    rig.finish(1, seconds=0.001)
+    assert launched(rig.lose_worker(0)) == [2]
+    assert launched(rig.lose_worker(0)) == [2]
+    assert failure_of(rig.lose_worker(0), 102).attempt == 3
 
 
 def test_tokens_are_back_after_every_kind_of_end() -> None:

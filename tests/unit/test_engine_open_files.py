@@ -115,9 +115,34 @@ def test_readers_begin_again_with_the_next_attempt_of_the_writer() -> None:
     assert rig.state(2) is TaskState.WAITING
     commands = rig.hand_over(1, 0, private(2))
     assert slots(commands, 2) == (private(2),)
-    assert rig.attempt(2) == 1
+    assert rig.attempt(2) == 2
     rig.finish(1, complete(private(2)))
     assert settled(rig.finish(2, value("read")))[102] == value("read")
+
+
+def test_a_reader_that_begins_again_has_all_its_time() -> None:
+    rig = Rig(lanes=4)
+    again = spec("write", retries=1, on_failure=OnFailure.RETRY)
+    rig.submit(writer(of=again), reader(2, 11, of=spec("read", timeout=5.0)))
+    rig.hand_over(1, 0, private())
+    rig.tick(3.0)
+    rig.fail(1)
+    rig.lose_worker(rig.lane_of(2))
+    assert launched(rig.hand_over(1, 0, private(2))) == [2]
+    assert rig.tick(4.0) == []  # the first attempt would be late by now
+    assert rig.tick(1.0) == [Kill("n", rig.lane_of(2))]
+
+
+def test_an_interrupted_reader_may_fail_as_often_as_another() -> None:
+    rig = Rig(lanes=4)
+    again = spec("write", retries=1, on_failure=OnFailure.RETRY)
+    rig.submit(writer(of=again), reader(2, 11, of=spec("read", retries=1)))
+    rig.hand_over(1, 0, private())
+    rig.fail(1)
+    rig.lose_worker(rig.lane_of(2))
+    rig.hand_over(1, 0, private(2))
+    assert launched(rig.lose_worker(rig.lane_of(2))) == [2]
+    assert failure_of(rig.lose_worker(rig.lane_of(2)), 102).attempt == 3
 
 
 def test_the_new_attempt_may_begin_before_the_old_reader_is_gone() -> None:

@@ -23,7 +23,7 @@ from penstock.engine.placement import end_attempt, kill, take_back
 from penstock.engine.profiles import Times
 from penstock.engine.retries import tries_again
 from penstock.engine.segment_store import forget_needs, note_value
-from penstock.engine.state import Early, IOTaskRecord, State, TaskRecord, VersionRecord
+from penstock.engine.state import Early, IOTaskRecord, Recovery, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
 from penstock.model.commands import Discard
 from penstock.model.data import FileRef, Slot, TaskId, Value, segments_of
@@ -262,11 +262,16 @@ def _inputs_lost(state: State, task: TaskRecord, failure: Failure, doom: Failure
 
 def _interrupted(state: State, task: TaskRecord, doom: Failure | None) -> None:
     """An attempt ended, in whatever manner, after what it read was not written to its end: it does not count."""
-    task.attempt -= 1
+    _forgive(state, task)
     if doom is not None:
         finish_without_outputs(state, task, doom)
     else:
         begin_again(state, task)
+
+
+def _forgive(state: State, task: TaskRecord) -> None:
+    """An attempt that may have begun does not count; its number stays its own, by which others know what it made."""
+    state.recoveries.setdefault(task.task, Recovery()).forgiven += 1
 
 
 def attempts_recalled(state: State, event: Recalled) -> None:
@@ -331,6 +336,9 @@ def _lane_lost(state: State, lane: Lane, failure: Failure, killed: bool) -> None
     """
     queue = list(lane.queue)
     blameless = killed and queue and queue[0].doom is None and not queue[0].in_place
+    if blameless:
+        queue[0].attempt += 1  # unlike what else is taken back, it may have begun
+        _forgive(state, queue[0])
     _take_back(state, lane, tuple(task.task for task in (queue if blameless else queue[1:])))
     if lane.queue:
         head = lane.queue[0]

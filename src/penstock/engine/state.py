@@ -246,12 +246,13 @@ class OpenFile:
 
 
 class Recovery:
-    """What the loss of data means for a task that is not over."""
+    """What the loss of data, or another end that was no fault of its own, means for a task that is not over."""
 
     __slots__ = ("forgiven", "lost", "spent")
 
     def __init__(self) -> None:
-        #: attempts that do not count: those before it had to be run again, and those that found an input lost
+        #: attempts that do not count: those before it had to be run again, those that found an input lost, those that
+        #: were ended on account of others
         self.forgiven = 0
         #: attempts that found an input lost
         self.lost = 0

@@ -103,16 +103,16 @@ class Keeper:
             ready = [descriptor for descriptor, _ in watched.poll()]
             if self._tasks.fileno() in ready:
                 data = self._tasks.recv(CLAIM)
-                return self._run(claimed(data)[0]) if data else None
+                return self._run(claimed(data)[0][1]) if data else None
             for descriptor in ready:
                 watched.unregister(descriptor)
                 if self._ranks.is_of_running_world(descriptor):
                     return None
 
-    def _run(self, task: int) -> Run | None:
+    def _run(self, sending: int) -> Run | None:
         while True:
             for run in self._runs:
-                if run.task == task:
+                if run.sending == sending:
                     self._runs.clear()
                     return run
             data = self._messages.recv(_RECEIVE)

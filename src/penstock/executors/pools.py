@@ -58,7 +58,9 @@ class Worker:
         self.retired = False
         self.frames = frames_up()
         self._frames_out: list[bytes] = []
-        self._tasks_out: list[int] = []
+        self._runs_out: list[Run] = []
+        #: attempts sent so far
+        self._sendings = 0
         #: bytes that did not fit into the socket yet
         self._unsent = b""
         self._claims, self._unclaimed = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -88,9 +90,11 @@ class Worker:
 
     def put(self, run: Run) -> int:
         """Have an attempt sent with the next ``flush``; says how many wait for it."""
+        self._sendings += 1
+        run.sending = self._sendings
         self._frames_out.append(frame(run))
-        self._tasks_out.append(run.task)
-        return len(self._tasks_out)
+        self._runs_out.append(run)
+        return len(self._runs_out)
 
     def flush(self) -> bool:
         """Send what waits; False if the socket has no room for all of it."""
@@ -104,19 +108,19 @@ class Worker:
                 pass
             except ConnectionError:
                 self._unsent = b""  # the process is gone: its tasks are taken back when its end is reported
-        if self._tasks_out:
-            self._claims.sendall(claims(self._tasks_out))
-            self._tasks_out.clear()
+        if self._runs_out:
+            self._claims.sendall(claims(self._runs_out))
+            self._runs_out.clear()
         return not self._unsent
 
     def take_back(self) -> tuple[int, ...]:
         """The tasks that the process has not claimed: the kernel gives each to it or to us, never to both."""
-        waiting, self._tasks_out = self._tasks_out, []
+        waiting, self._runs_out = self._runs_out, []
         data = b""
         with contextlib.suppress(BlockingIOError):
             while more := self._unclaimed.recv(_CLAIMS, socket.MSG_DONTWAIT):
                 data += more
-        return (*claimed(data), *waiting)
+        return (*(task for task, _ in claimed(data)), *(run.task for run in waiting))
 
     def close(self) -> None:
         """Let the channels go."""

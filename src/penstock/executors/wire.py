@@ -1,9 +1,10 @@
 """What a node executor and its workers say to each other, and how it becomes bytes.
 
 Two sockets join them. On the first, messages travel both ways as a stream of frames, so that many small ones are
-written and read at once. On the second, the executor writes the number of each task it has sent, and the worker reads
-one number before it starts the next task: its claim. The executor keeps that socket's other end open too and can read
-the numbers back; the kernel gives each number to one of them, so a task is either started or taken back, never both.
+written and read at once. On the second, the executor writes a claim to each attempt it has sent, and the worker reads
+one before it starts the next. The executor keeps that socket's other end open too and can read claims back; the kernel
+gives each to one of them, so a task is either started or taken back, never both. What was taken back may be sent to the
+same worker again, with other data, so a claim names the sending too.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class Run(Struct, array_like=True, tag="r"):
     delivered: tuple[int, ...] = ()
     #: it reads or writes streamed files: the seat for those that it writes, or -1; None if it does neither
     stream: int | None = None
+    #: how many attempts the worker had been sent by then, with this one
+    sending: int = 0
 
 
 def run_of(command: Launch) -> Run:
@@ -178,7 +181,7 @@ Up = Ready | Done | Error | Early | WorldStarted | RankFailed | Spent
 
 _encode = msgspec.msgpack.Encoder().encode
 _length = struct.Struct("<I")
-_claim = struct.Struct("<Q")
+_claim = struct.Struct("<QQ")
 
 #: a longer message is garbage: what is large travels in segments
 _LARGEST = 1 << 30
@@ -189,14 +192,14 @@ CLAIM = _claim.size
 M = TypeVar("M")
 
 
-def claims(tasks: list[int]) -> bytes:
-    """The numbers of tasks, as the worker claims them."""
-    return struct.pack(f"<{len(tasks)}Q", *tasks)
+def claims(runs: list[Run]) -> bytes:
+    """Attempts, as the worker claims them."""
+    return b"".join([_claim.pack(run.task, run.sending) for run in runs])
 
 
-def claimed(data: bytes) -> tuple[int, ...]:
-    """The numbers in what was read from the socket of claims."""
-    return struct.unpack(f"<{len(data) // CLAIM}Q", data)
+def claimed(data: bytes) -> list[tuple[int, int]]:
+    """The tasks, and their sendings, in what was read from the socket of claims."""
+    return list(_claim.iter_unpack(data))
 
 
 def frame(message: Struct) -> bytes:

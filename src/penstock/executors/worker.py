@@ -83,8 +83,8 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     forked: list[bool] = []
     os.register_at_fork(after_in_child=lambda: forked.append(True))
     while True:
-        task = claims.next()
-        run = inbox.run(task) if task else None
+        sending = claims.next()
+        run = inbox.run(sending) if sending else None
         if run is None:
             return
         cpus = layers[run.layer].cpus if run.layer else ()
@@ -132,19 +132,19 @@ def emulate(setup: Setup) -> None:
 
 
 class _Claims:
-    """The numbers of tasks to start."""
+    """Which attempts to start."""
 
     def __init__(self, tasks: socket.socket) -> None:
         self._tasks = tasks
         self._looks = _LOOKS
 
     def next(self) -> int:
-        """The number of the task to start; 0 at the end."""
+        """The sending to start with; 0 at the end."""
         data = self._look()
         if data is None:
             self._looks = max(_LOOKS, self._looks // 2)
             data = self._tasks.recv(CLAIM)
-        return claimed(data)[0] if data else 0
+        return claimed(data)[0][1] if data else 0
 
     def _look(self) -> bytes | None:
         for look in range(self._looks):
@@ -171,13 +171,13 @@ class _Inbox:
         self._grant = Grant(0, 0)
         self.functions: dict[int, Function] = {}
 
-    def run(self, task: int) -> Run | None:
+    def run(self, sending: int) -> Run | None:
         """The attempt that was claimed; None if the other side is gone."""
         runs = self._runs
         while True:
             while runs:
                 run = runs.popleft()
-                if run.task == task:
+                if run.sending == sending:
                     return run
             if not self._receive():
                 return None

@@ -302,5 +302,6 @@ def test_of_two_programs_that_update_one_object_neither_undoes_what_the_other_di
     with program("after", BEFORE_AND_AFTER.format(store=address, action=count)) as after:
         end(after)
     store = open_store(address)
-    assert not store._manifest("shared")[1].kept
+    # The last state of the program that ended first may stay: nobody knows that no task of it is to read it.
+    assert len(store._manifest("shared")[1].kept) <= 1
     store.close()

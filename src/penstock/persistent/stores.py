@@ -20,6 +20,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from penstock.errors import MissingObject, StorageError
+from penstock.persistent.conflicts import may_replace, meant, refuse_others
 from penstock.persistent.manifest import STAMP, Entry, Manifest, decode, encode, layout, parts_of
 from penstock.persistent.where import shown
 
@@ -35,8 +36,6 @@ _REMEMBERED = 256
 _PATIENCE = 200
 #: how often blocks that were erased under a reader are looked for again
 _READS = 8
-_TASK_NEXT = "Give the task retries=1: it reads the new state then. Within one program, use one name for one object."
-_PROGRAM_NEXT = "Keep a copy.copy() of it if you need it; mark_unmodified() and then get_by_id() give the new state."
 
 
 class Staged(NamedTuple):
@@ -161,19 +160,16 @@ class Store(ABC):
         return Staged(identifier, entry, fresh, base)
 
     def switch(self, staged: Sequence[Staged], *, keep: bool = False) -> list[Entry]:
-        """Make staged states the current ones: all of them, or none if one cannot be.
-
-        One that was made from another state than the current one cannot be: what that has would be lost.
-        """
+        """Make staged states the current ones: all of them, or none if one was made from another than the current."""
         done: list[tuple[str, Entry, Manifest | None]] = []
         entries: dict[int, Entry] = {}
         waiting = list(enumerate(staged))
         try:
             for attempt in range(_PATIENCE):
                 olds = self._newest([one for _, one in waiting], again=attempt > 0)
-                if not all(_may_replace(one, old) for (_, one), (_, old) in zip(waiting, olds, strict=True)):
+                if not all(may_replace(one, old) for (_, one), (_, old) in zip(waiting, olds, strict=True)):
                     olds = self._newest([one for _, one in waiting], again=True)  # what is remembered may be old
-                    self._refuse_others([one for _, one in waiting], olds)
+                    refuse_others([one for _, one in waiting], [old for _, old in olds])
                 changes, news = [], []
                 for (_, one), old in zip(waiting, olds, strict=True):
                     new = _succeeded(one.entry, old[1], keep=keep)
@@ -205,17 +201,6 @@ class Store(ABC):
         if not keep:
             self._clear_away((name, entry) for name, _, old in done if old is not None for entry in old.entries())
         return [entries[index] for index in range(len(staged))]
-
-    def _refuse_others(self, staged: Sequence[Staged], olds: Sequence[tuple[bytes, Manifest | None]]) -> None:
-        for one, (_, old) in zip(staged, olds, strict=True):
-            if not _may_replace(one, old):
-                what = "deleted" if old is None else "changed"
-                who = "this task" if one.entry.author else "the program"
-                raise StorageError(
-                    f"object {one.identifier!r} was {what} by somebody else since {who} read it: what {who} made of "
-                    f"it is not stored, since {'it is gone' if old is None else 'their change would be lost'}. "
-                    + (_TASK_NEXT if one.entry.author else _PROGRAM_NEXT)
-                )
 
     def withdraw(self, staged: Iterable[Staged]) -> None:
         """Remove staged states that are not wanted after all."""
@@ -279,7 +264,7 @@ class Store(ABC):
                     raise MissingObject(f"there is no object {identifier!r} in {self}; was it deleted?")
                 manifest = decode(data, identifier)
                 self._remember(identifier, bytes(data[:STAMP]), manifest)
-                found.append((index, self._meant(manifest, wanted[index])))
+                found.append((index, meant(manifest, wanted[index], self)))
             large = [(wanted[i].identifier, entry, wanted[i].writable) for i, entry in found if entry.inline is None]
             read = iter(self._read(large) if large else [])
             missing = []
@@ -297,18 +282,6 @@ class Store(ABC):
             f"parts of object {wanted[missing[0]].identifier!r} are gone from {self}. A store that throws keys out "
             f"when it is full loses objects: set its maxmemory-policy to noeviction."
         )
-
-    def _meant(self, manifest: Manifest, wanted: Wanted) -> Entry:
-        """The state that a reader wants."""
-        if not wanted.author:
-            return manifest.entry(wanted.token)
-        found = manifest.to_update(wanted.author)
-        if found is None:
-            raise StorageError(
-                f"object {wanted.identifier!r} was changed by an earlier attempt of this task that did not end, and "
-                f"the state before it is gone from {self}: the task cannot begin anew"
-            )
-        return found
 
     def _get_known(self, wanted: Sequence[Wanted]) -> dict[int, Fetched]:
         """Read what needs no manifest: blocks never change, so if they are there they are those of the state."""
@@ -414,19 +387,6 @@ def _succeeded(entry: Entry, old: Manifest | None, *, keep: bool) -> Manifest:
     base = now.base if entry.author and now.author == entry.author else now.token
     entry = replace(entry, generation=now.generation + 1, base=base)
     return Manifest(entry, old.entries() if keep else [], old.previous)
-
-
-def _may_replace(staged: Staged, old: Manifest | None) -> bool:
-    """Whether nobody has changed an object since the state was read that a staged one was made from."""
-    if staged.base is None:
-        return True
-    if old is None:
-        return False
-    if old.current.token == staged.base:
-        return True
-    # An attempt that was killed may have got as far as this.
-    author = staged.entry.author
-    return bool(author) and old.current.author == author and old.current.base == staged.base
 
 
 def _checksum(parts: Sequence[Buffer]) -> int:

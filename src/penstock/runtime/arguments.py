@@ -1,4 +1,5 @@
-"""A call's arguments become a pickled value, its slots, and the versions it reads and makes.
+"""A call's arguments become a pickled value, its slots, and the versions it reads and makes. It is long because every
+kind of argument (objects, futures, collections, files, persistent objects) can be read or written, alone or in others.
 
 Runs in the calling thread, before the engine hears of the call: this is where objects of any size are pickled, so
 that the control thread never has to. What the program does to its objects afterwards cannot reach the call.

@@ -117,7 +117,7 @@ class PersistentData:
 
     def of_future(self, future: Any) -> Any:
         """The object that a future has given, if it is done and that is all it has given; None otherwise."""
-        outcome = future._outcome
+        outcome = getattr(future, "_outcome", None)  # a stream as a whole has none
         if outcome is None:
             return self._of_futures.get(future)
         if type(outcome) is not Value or len(outcome.states) != 1 or outcome.buffers:

@@ -20,7 +20,7 @@ from penstock.executors.read_cache import ReadCache
 from penstock.executors.wire import CLAIM, Down, Error, Frames, Grant, Ready, Run, claimed, frames_down
 from penstock.model.resources import StorageLayer
 from penstock.model.worlds import World
-from penstock.persistent.where import connect
+from penstock.persistent.where import connect, settings
 
 __all__ = ["SETUP", "Setup", "attach", "serve"]
 
@@ -87,6 +87,7 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
         run = inbox.run(sending) if sending else None
         if run is None:
             return
+        settings.attempt = setup.memory_dir, run.task
         cpus = layers[run.layer].cpus if run.layer else ()
         with near_device(cpus) if cpus else _anywhere:
             outcome = carry_out(

@@ -70,7 +70,7 @@ def test_a_program_takes_it_from_the_environment(script: Script, tmp_path: Path)
 
 
 def command_line(folder: Path, *words: str, place: str) -> subprocess.CompletedProcess[str]:
-    environ = user_environment(PENSTOCK_MEMORY_DIR=place, TERM="dumb", COLUMNS="200")
+    environ = user_environment(PENSTOCK_MEMORY_DIR=place, TERM="dumb", COLUMNS="500")
     command = [sys.executable, "-m", "penstock.cli", *words]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
 

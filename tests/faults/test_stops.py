@@ -99,7 +99,7 @@ def test_a_callback_may_stop_the_run_that_is_being_stopped(runtime: Runtime, gat
     assert called == [future]
 
 
-@pytest.mark.parametrize("argument", [7, np.ones(100_000)], ids=["small", "large"])
+@pytest.mark.parametrize("argument", [[7], np.ones(100_000)], ids=["small", "large"])
 def test_a_call_that_began_before_the_run_was_stopped_is_refused(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, argument: Any
 ) -> None:

@@ -58,11 +58,16 @@ class _WithClasses:
         self._classes = classes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return first, (self._body, self._classes)
+        return knowing, (self._body, self._classes)
 
 
-def first(body: Callable[..., Any], classes: list[type]) -> Callable[..., Any]:
-    """The function; to know the classes is enough."""
+#: in a worker: the newest of the classes that came with functions, by module and name
+_classes: dict[tuple[str, str], type] = {}
+
+
+def knowing(body: Callable[..., Any], classes: list[type]) -> Callable[..., Any]:
+    """The function. The classes are found by whoever reads an object from a store, as long as somebody has them."""
+    _classes.update(((one.__module__, one.__qualname__), one) for one in classes)
     return body
 
 

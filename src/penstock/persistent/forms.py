@@ -85,10 +85,10 @@ def _described(kind: type) -> Kind:
 
 
 def own_classes() -> list[type]:
-    """Classes of persistent objects that only this program has: workers must use these, not those in the store."""
-    from penstock.persistent.objects import Ghost, PersistentObject
+    """Classes of persistent objects of the program itself: workers must use these, not those in the store."""
+    from penstock.persistent.objects import PersistentObject
 
-    return [one for one in _descendants(PersistentObject) if one is not Ghost and _travels_by_value(one)]
+    return [one for one in _descendants(PersistentObject) if one.__module__ == "__main__"]
 
 
 def _travels_by_value(kind: type) -> bool:

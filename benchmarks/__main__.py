@@ -13,12 +13,14 @@ from functools import partial
 from rich.console import Console
 
 from benchmarks import harness, report
+from benchmarks.origin import Origin
 from benchmarks.row import PEERS, Record, Row, judge
 from benchmarks.rows import all_rows
 
 
 def main() -> int:
     options = _parse()
+    origin = Origin()
     console = Console(width=None if sys.stdout.isatty() else 180, highlight=False)
     rows = _selected(all_rows(), options.only)
     peers = [] if options.no_peers else harness.installed(PEERS)
@@ -29,7 +31,8 @@ def main() -> int:
     console.print(report.table(records, _caption(options.quick)))
     for problem in problems:
         console.print(problem, markup=False)
-    report.write_json(records, harness.ROOT / "build" / "bench.json")
+    report.write_json(records, origin, options.quick, harness.ROOT / "build" / "bench.json")
+    console.print(f"{len(records)} figures, {origin}")
     return 1 if any(record.ours is None for record in records) else 0
 
 
@@ -58,7 +61,8 @@ def _measure(rows: Sequence[Row], peers: list[str], quick: bool, console: Consol
     for number, measurement in enumerate(measurements, 1):
         say = partial(console.print, f"[{number}/{len(measurements)}]", markup=False)
         taken[measurement] = harness.take(measurement, peers, quick, say)
-    records = [_judged(row, taken[row.measurement]) for row in rows]
+    seconds = {measurement: found.seconds for measurement, found in taken.items()}  # told by the first row of each
+    records = [_judged(row, taken[row.measurement], seconds.pop(row.measurement, 0.0)) for row in rows]
     problems = [
         f"{measurement.figure}, {system}: {reason}"
         for measurement in measurements
@@ -67,8 +71,8 @@ def _measure(rows: Sequence[Row], peers: list[str], quick: bool, console: Consol
     return records, problems
 
 
-def _judged(row: Row, taken: harness.Taken) -> Record:
-    return judge(row, taken.median(harness.OURS), taken.peers(), taken.details)
+def _judged(row: Row, taken: harness.Taken, seconds: float) -> Record:
+    return judge(row, taken.median(harness.OURS), taken.peers(), taken.details, seconds)
 
 
 def _caption(quick: bool) -> str:

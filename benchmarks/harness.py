@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ class Taken:
     problems: dict[str, str] = field(default_factory=dict)
     #: the other figures that our process printed in the last round
     details: dict[str, float] = field(default_factory=dict)
+    #: how long all of that took; next to nothing where another measurement's processes printed it
+    seconds: float = 0.0
 
     def median(self, system: str) -> float | None:
         return statistics.median(self.samples[system]) if self.samples.get(system) else None
@@ -56,6 +59,7 @@ def installed(peers: Iterable[str]) -> list[str]:
 def take(measurement: Measurement, peers: list[str], quick: bool, say: Callable[[str], None]) -> Taken:
     """All rounds of one measurement. `peers`: those that may be used; a failure takes a system out of later rounds."""
     taken = Taken()
+    began = time.perf_counter()
     systems = [OURS, *(peer for peer in measurement.peers if peer in peers)]
     rounds = 1 if quick else measurement.rounds
     for number in range(1, rounds + 1):
@@ -76,6 +80,7 @@ def take(measurement: Measurement, peers: list[str], quick: bool, say: Callable[
             if system == OURS:
                 taken.details = {name: other for name, other in figures.items() if name != measurement.figure}
             say(f"{measurement.figure}  round {number}/{rounds}  {system}: {value:,.4g}")
+    taken.seconds = time.perf_counter() - began
     return taken
 
 

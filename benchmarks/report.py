@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from benchmarks.origin import Origin
 from benchmarks.row import PEERS, Record
 
 MARKS = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "–"}
@@ -19,18 +20,21 @@ def table(records: Sequence[Record], caption: str) -> Table:
     view.add_column("unit")
     for peer in PEERS:
         view.add_column(peer, justify="right")
-    for header in ("ratio", "budget", "met"):
+    for header in ("ratio", "budget", "met", "took"):
         view.add_column(header, justify="right")
     for record in records:
         figures = [_number(record.peers.get(peer)) for peer in PEERS]
         ratio = "" if record.ratio is None else f"{record.ratio:.3g} ×"
-        view.add_row(record.name, _number(record.ours), record.unit, *figures, ratio, record.budget, MARKS[record.met])
+        took = f"{record.seconds:.0f} s" if record.seconds >= 0.5 else ""
+        judged = (ratio, record.budget, MARKS[record.met], took)
+        view.add_row(record.name, _number(record.ours), record.unit, *figures, *judged)
     return view
 
 
-def write_json(records: Sequence[Record], path: Path) -> None:
+def write_json(records: Sequence[Record], origin: Origin, quick: bool, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([asdict(record) for record in records], indent=2, ensure_ascii=False)
+    told = {**origin.told(), "quick": quick, "records": [asdict(record) for record in records]}
+    text = json.dumps(told, indent=2, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 

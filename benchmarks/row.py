@@ -61,10 +61,16 @@ class Record:
     met: bool | None
     #: what else was measured on the way to our figure, in the last round
     details: dict[str, float] = field(default_factory=dict)
+    #: what it took to measure, all rounds and peers; 0 where a line above has taken the figure along
+    seconds: float = 0.0
 
 
 def judge(
-    row: Row, ours: float | None, peers: Mapping[str, float], details: Mapping[str, float] | None = None
+    row: Row,
+    ours: float | None,
+    peers: Mapping[str, float],
+    details: Mapping[str, float] | None = None,
+    seconds: float = 0.0,
 ) -> Record:
     better = row.measurement.better
     rivals = [figure for name, figure in peers.items() if not row.budget.against or name in row.budget.against]
@@ -79,4 +85,5 @@ def judge(
         met = None if ratio is None else ratio >= row.budget.limit
     else:
         met = ours >= row.budget.limit if better == "more" else ours <= row.budget.limit
-    return Record(row.name, ours, row.unit, dict(peers), ratio, row.budget.text(better), met, dict(details or {}))
+    budget = row.budget.text(better)
+    return Record(row.name, ours, row.unit, dict(peers), ratio, budget, met, dict(details or {}), seconds)

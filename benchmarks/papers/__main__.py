@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import ROOT
+from benchmarks.origin import Origin
 from benchmarks.papers import EXPERIMENTS, drawing
 from benchmarks.papers.figure import Replay
 
@@ -23,13 +24,15 @@ _MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "–"}
 def main() -> int:
     options = _parse()
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    origin = Origin()
     records = []
+    took: dict[str, float] = {}
     for name in options.names or EXPERIMENTS:
         module = import_module(f"benchmarks.papers.{name}")
         before = time.perf_counter()
         replay: Replay = module.replay()
-        took = time.perf_counter() - before
-        console.print(table(module.TITLE, replay, took))
+        took[name] = time.perf_counter() - before
+        console.print(table(module.TITLE, replay, took[name]))
         if not options.no_charts:
             drawing.save(replay.charts, ROOT / "build" / "papers", name)
             for chart in replay.charts:
@@ -38,9 +41,12 @@ def main() -> int:
     if not options.names:
         path = ROOT / "build" / "papers.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(records)) + b"\n")
+        told = {**origin.told(), "took": took, "figures": records}
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
     met = sum(record["met"] is True for record in records)
-    console.print(f"{met} of {sum(record['met'] is not None for record in records)} figures met")
+    console.print("; ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()))
+    judged = sum(record["met"] is not None for record in records)
+    console.print(f"{met} of {judged} figures met, {origin}")
     return 0
 
 

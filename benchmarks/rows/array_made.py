@@ -19,7 +19,12 @@ FIGURE = "array_made_copies"
 BUILT = "array_built_speedup"
 
 ROWS = [
-    Row("1 GB array made by a task, 20 readers", "copies", Measurement(FIGURE, "less", __name__), Budget(1.2)),
+    Row(
+        "1 GB array made by a task, 20 readers",
+        "copies",
+        Measurement(FIGURE, "less", __name__, together=True),
+        Budget(1.2),
+    ),
     Row(
         "the same, penstock.empty against numpy.empty",
         "×",

@@ -24,20 +24,20 @@ ROWS = [
     Row(
         "collection of 10,000 over pickling them",
         "×",
-        Measurement(PICKLING, "less", __name__, together=True),
+        Measurement(PICKLING, "less", __name__, rounds=1, together=True),
         Budget(3),
     ),
     Row(
         "the same, of lists of three",
         "×",
-        Measurement(f"{PICKLING}_lists", "less", __name__, together=True),
+        Measurement(f"{PICKLING}_lists", "less", __name__, rounds=1, together=True),
         Budget(3),
     ),
     *(
         Row(
             f"collection over varargs, {size:,} results",
             "×",
-            Measurement(f"collection_over_varargs_{size}", "less", __name__, together=True),
+            Measurement(f"collection_over_varargs_{size}", "less", __name__, rounds=1, together=True),
             Budget(1.2),
         )
         for size in SIZES

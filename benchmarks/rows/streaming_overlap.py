@@ -12,7 +12,7 @@ from benchmarks.workload import emit
 FIGURE = "stream_overlap"
 MIB = 1 << 20
 PACE = 5_000.0  # microseconds per MiB
-TURNS = 5
+TURNS = 3
 
 ROWS = [
     Row(

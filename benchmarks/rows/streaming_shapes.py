@@ -13,7 +13,7 @@ from benchmarks.streaming.plain import pipe, slower_side
 from benchmarks.workload import emit
 
 MB, MIB = 1_000_000, 1 << 20
-TURNS = 10
+TURNS = 5
 
 
 def _row(name: str, figure: str, limit: float) -> Row:

@@ -12,7 +12,7 @@ from benchmarks.streaming.flow import Flow
 from benchmarks.workload import emit
 
 MIB = 1 << 20
-TURNS = 10
+TURNS = 5
 
 
 def _row(name: str, unit: str, figure: str, limit: float) -> Row:

@@ -23,7 +23,12 @@ CALLS = 2_000
 CHUNKS = 5
 
 ROWS = [
-    Row("call, 10⁶ tracked objects over 10³", "×", Measurement(FIGURE, "less", __name__, together=True), Budget(1.5)),
+    Row(
+        "call, 10⁶ tracked objects over 10³",
+        "×",
+        Measurement(FIGURE, "less", __name__, rounds=1, together=True),
+        Budget(1.5),
+    ),
 ]
 
 

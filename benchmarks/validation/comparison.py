@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.validation.programs import PROGRAMS, write
+from penstock.runtime.recorded import Recorded, workload_of
 
 TIMEOUT = 120.0
 #: MB/s of the constraint that is put on I/O tasks which had none
@@ -65,11 +66,12 @@ def compare() -> Iterator[Comparison]:
     """Make all runs; predictions of changed runs come last."""
     with tempfile.TemporaryDirectory(prefix="validation-of-penstock-") as folder:
         for program in PROGRAMS:
-            log = _run(program, USUAL, folder)
-            yield Comparison(program, USUAL, USUAL, _measured(log), _predicted(log, USUAL))
+            recorded = _read(_run(program, USUAL, folder))
+            yield Comparison(program, USUAL, USUAL, recorded.makespan, _predicted(recorded, USUAL))
         for program, setting in CHANGED.items():
-            other = _measured(_run(program, setting, folder))
-            yield Comparison(program, USUAL, setting, other, _predicted(_log(program, USUAL, folder), setting))
+            other = _read(_run(program, setting, folder)).makespan
+            recorded = _read(_log(program, USUAL, folder), setting)
+            yield Comparison(program, USUAL, setting, other, _predicted(recorded, setting))
 
 
 def _log(program: str, setting: Setting, folder: str) -> str:
@@ -88,18 +90,14 @@ def _run(program: str, setting: Setting, folder: str) -> str:
     return run_dir
 
 
-def _measured(log: str) -> float:
-    from penstock.runtime.recorded import workload_of
-
-    return workload_of(log).makespan
-
-
-def _predicted(log: str, setting: Setting) -> float:
-    """What the log of a run with the usual settings tells of one with these."""
-    from penstock.runtime.recorded import workload_of
-
+def _read(log: str, setting: Setting = USUAL) -> Recorded:
+    """What a log tells, with the constraint of this setting on I/O tasks."""
     constraints = {write.__name__: setting.bandwidth} if setting.bandwidth else {}
-    recorded = workload_of(log, constraints=constraints)
+    return workload_of(log, constraints=constraints)
+
+
+def _predicted(recorded: Recorded, setting: Setting) -> float:
+    """What the log of a run with the usual settings tells of one with these."""
     nodes = [replace(node, cpus=setting.cpus) for node in recorded.nodes]
     return recorded.simulation(nodes=nodes).run().makespan
 

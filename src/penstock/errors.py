@@ -3,9 +3,10 @@
     PenstockError
     ├── DefinitionError (TypeError)       a decorator was given something it cannot use
     ├── CallError (TypeError)             a task was called with something it cannot take
+    ├── NotAValue (TypeError)             a future was used as if it were the value that it stands for
     ├── ConstraintError                   a requirement no machine of this run can ever meet
     ├── ConfigError (ValueError)          a setting that cannot be understood
-    ├── RuntimeStopped                    a call after stop()
+    ├── RuntimeStopped (RuntimeError)     a call after stop()
     ├── TaskError                         a task did not deliver; says which, where and why
     │   ├── TaskFailed                    its body raised (the user's exception is re-raised; this is its cause)
     │   ├── WorkerDied                    its process ended under it
@@ -14,6 +15,7 @@
     │   ├── TaskTimeout (TimeoutError)    it ran longer than its timeout
     │   ├── ReturnsMismatch               it returned another number of values than declared
     │   ├── DependencyFailed              a task it depends on failed; names the root and the path
+    │   ├── SetupFailed                   the program's setup of its worker process raised
     │   ├── DataLost                      what it made was lost, and cannot be computed again
     │   └── ArgumentChanged               strict mode: it changed an argument declared IN
     ├── TaskCancelled (CancelledError)    it was cancelled, or needed the output of one that was
@@ -44,11 +46,13 @@ __all__ = [
     "DependencyFailed",
     "InternalError",
     "MissingObject",
+    "NotAValue",
     "PenstockError",
     "ProgramFailed",
     "ReturnsMismatch",
     "RuntimeStopped",
     "SerializationError",
+    "SetupFailed",
     "SimulatedValueError",
     "StorageError",
     "StorageFull",
@@ -76,6 +80,10 @@ class CallError(PenstockError, TypeError):
     """A task was called with something it cannot take."""
 
 
+class NotAValue(PenstockError, TypeError):
+    """A future was used as if it were the value that it stands for."""
+
+
 class ConstraintError(PenstockError):
     """A requirement that no machine of this run can ever meet."""
 
@@ -84,7 +92,7 @@ class ConfigError(PenstockError, ValueError):
     """A setting that cannot be understood."""
 
 
-class RuntimeStopped(PenstockError):
+class RuntimeStopped(PenstockError, RuntimeError):
     """The runtime was stopped; start another one before calling tasks."""
 
 
@@ -129,6 +137,10 @@ class ReturnsMismatch(TaskError):
 
 class DependencyFailed(TaskError):
     """A task that this one needs has failed; the message names the root cause and the path to it."""
+
+
+class SetupFailed(TaskError):
+    """A task could not run: the ``setup`` of its worker process raised."""
 
 
 class DataLost(TaskError):
@@ -177,11 +189,11 @@ class InternalError(PenstockError):
     """An invariant of Penstock broke. This is our bug: please report it with the text below."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """``; did you mean 'x'?`` for the known name nearest to a wrong one, or nothing."""
     from difflib import SequenceMatcher, get_close_matches
 
-    near = get_close_matches(name, list(known), n=3, cutoff=0.5)
+    near = get_close_matches(name, list(known), n=3, cutoff=cutoff)
     if not near:
         return ""
 

@@ -18,8 +18,15 @@ MODES: dict[str, dict[str, Any]] = {
 
 #: modules whose tests also run on the simulator, as far as they update neither objects nor files
 SIMULATED = {
-    *("test_bad_input", "test_collection_arguments", "test_constraint_decorator"),
-    *("test_executor_interface", "test_first_program", "test_futures", "test_futures_of_other_runs", "test_lifecycle"),
+    *("test_bad_input", "test_collection_arguments", "test_constraint_decorator", "test_copies_of_futures"),
+    *(
+        "test_executor_interface",
+        "test_first_program",
+        "test_futures",
+        "test_futures_are_no_values",
+        "test_futures_of_other_runs",
+        "test_lifecycle",
+    ),
     *("test_lifetimes", "test_map", "test_task_forms", "test_versions", "test_wait_on"),
 }
 

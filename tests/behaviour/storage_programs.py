@@ -47,7 +47,7 @@ __all__ = [
 
 #: a storage constraint that any layer can meet at any time
 LITTLE = {"storage_bw": "1kB/s"}
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def run(mode: str = "workers", **settings: Any) -> Runtime:

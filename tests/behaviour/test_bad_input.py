@@ -122,16 +122,11 @@ def test_only_functions_can_be_tasks(thing: Any) -> None:
         task()(thing)
 
 
-def test_a_class_a_coroutine_and_a_task_cannot_be_decorated() -> None:
+def test_a_class_and_a_task_cannot_be_decorated() -> None:
     with pytest.raises(DefinitionError, match="class|Thing"):
 
         @task
         class Thing: ...
-
-    with pytest.raises(DefinitionError, match="coroutine"):
-
-        @task
-        async def never() -> None: ...
 
     with pytest.raises(DefinitionError, match="twice|once|already"):
         task(task(abs_of))

@@ -80,7 +80,7 @@ def test_sizes_in_every_spelling(mode: str, tmp_path: Path, name: str, value: An
 )
 def test_bandwidth_to_be_learned(mode: str, tmp_path: Path, value: str) -> None:
     with run(mode, storage=[layer(tmp_path, "ssd", 450)]):
-        assert limited(value, double)(4).result(10) == 8
+        assert limited(value, double)(4).result(60) == 8
 
 
 # --- what may not be written: refused when decorating -------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_a_least_value_to_learn_that_no_layer_has_is_an_error_at_the_call(mode: 
     with run(mode, storage=[layer(tmp_path, "ssd", 450)]):
         with pytest.raises(ConstraintError, match="ssd"):
             limited("auto(500,1000,2)", double)(1)
-        assert limited("auto(100,1000,2)", double)(1).result(10) == 2
+        assert limited("auto(100,1000,2)", double)(1).result(60) == 2
 
 
 def test_the_run_goes_on_after_a_refusal(mode: str, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_the_run_goes_on_after_a_refusal(mode: str, tmp_path: Path) -> None:
         for _ in range(3):
             with pytest.raises(ConstraintError):
                 limited(451, double)(1)
-        assert limited(450, double)(1).result(10) == 2
+        assert limited(450, double)(1).result(60) == 2
         barrier()
 
 
@@ -321,7 +321,7 @@ def test_a_constraint_admits_and_does_not_slow_down(mode: str, tmp_path: Path) -
         Path(path).write_bytes(bytes(1_000_000))
 
     with run(storage=[layer(tmp_path, "ssd", 100)]):
-        dump(tmp_path / "a").result(10)
+        dump(tmp_path / "a").result(60)
 
 
 def test_many_constrained_tasks_all_get_done(mode: str, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_bandwidth_returns_after_failures(mode: str, tmp_path: Path, attempts: i
             door.arrivals(1)
             door.let_go()
             with pytest.raises(OSError, match="upside down"):
-                future.result(10)
+                future.result(60)
         expect_the_whole_device(door)
 
 
@@ -365,7 +365,7 @@ def test_a_task_that_waits_is_told_of_bandwidth_returned_by_a_failure(mode: str,
         assert door.arrivals(1) == ["waiting"]
         door.let_go()
         with pytest.raises(OSError):
-            failed.result(10)
+            failed.result(60)
 
 
 @only_workers
@@ -374,7 +374,7 @@ def test_bandwidth_returns_after_a_retry(mode: str, tmp_path: Path) -> None:
         future = limited(100, fail_at_first, retries=1)(door, "again", str(tmp_path / "marker"))
         door.let_go(2)
         assert door.arrivals(2) == ["again", "again"]
-        assert future.result(10) == 1
+        assert future.result(60) == 1
         expect_the_whole_device(door)
 
 
@@ -384,18 +384,18 @@ def test_bandwidth_returns_when_a_worker_dies(mode: str, tmp_path: Path) -> None
         future = limited(100, die_at_once)(door)
         waiting = limited(100)(door, "waiting")
         with pytest.raises(penstock.WorkerDied):
-            future.result(10)
+            future.result(60)
         assert door.arrivals(1) == ["waiting"]
         door.let_go()
-        assert waiting.result(10) == 1
+        assert waiting.result(60) == 1
 
 
 @only_workers
 def test_bandwidth_returns_after_a_timeout(mode: str, tmp_path: Path) -> None:
     with run(storage=[layer(tmp_path, "ssd", 100)]), Turnstile(tmp_path) as door:
         with pytest.raises(penstock.TaskTimeout):
-            limited(100, timeout=0.3)(door, "whole").result(10)
-        assert limited(100, double)(4).result(10) == 8
+            limited(100, timeout=0.3)(door, "whole").result(60)
+        assert limited(100, double)(4).result(60) == 8
 
 
 @only_workers
@@ -407,7 +407,7 @@ def test_a_waiting_task_that_is_cancelled_takes_nothing(mode: str, tmp_path: Pat
         waiting = function(door, "second")
         assert waiting.cancel()
         with pytest.raises(TaskCancelled):
-            waiting.result(10)
+            waiting.result(60)
         door.let_go()
         expect_the_whole_device(door)
 
@@ -500,7 +500,7 @@ def test_a_task_that_was_passed_over_for_long_goes_first(mode: str, tmp_path: Pa
         begun = time.monotonic()
         while "blue" not in names and time.monotonic() < begun + (0.5 if starves else 5.0):
             red(door, "red")  # there is always another one
-            noop().result(10)
+            noop().result(60)
             door.let_go()
             names += door.arrivals(1)
         assert ("blue" not in names) is starves

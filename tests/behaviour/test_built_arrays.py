@@ -392,9 +392,9 @@ def test_in_a_full_store_it_is_an_ordinary_array() -> None:
         return array, array.base is None, in_memory(folder)
 
     with penstock.Runtime(cpus=1) as runtime:
-        runtime.segments.full = True
+        runtime.segments.diversion.set(True)
         array, is_ordinary, names = make(runtime.segments.memory_dir).result()
-        runtime.segments.full = False
+        runtime.segments.diversion.set(False)
         assert is_ordinary and not names and array.sum() == 3.0 * NUMBERS
 
 

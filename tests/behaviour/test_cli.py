@@ -75,6 +75,39 @@ def shell(tmp_path: Path) -> Shell:
 # --- run -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("scheduler=foo", "'foo'.*fifo"),
+        ("run_dir=/proc/none", "run_dir.*/proc/none"),
+        ("run_dir=/etc/hostname", "run_dir.*/etc/hostname"),
+        ("memory_dir=/none", "memory_dir.*/none"),
+        ("spill_dir=/etc/hostname", "spill_dir.*/etc/hostname"),
+        ("resources_file=/none.xml", "/none.xml"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_told_in_one_line(shell: Shell, setting: str, said: str) -> None:
+    """Also where only the start of a runtime, by the program's first call, finds that out."""
+    shell.file("squares.py", SQUARES)
+    name, _, value = setting.partition("=")
+    done = shell.run("run", "squares.py", status=2, **{f"PENSTOCK_{name.upper()}": value})
+    assert re.fullmatch(f"penstock: .*{said}.*\n", done.stderr)
+    assert not shell.logs()
+
+
+def test_an_unknown_scheduler_is_told_in_one_line(shell: Shell) -> None:
+    shell.file("squares.py", SQUARES)
+    done = shell.run("run", "--scheduler", "fife", "squares.py", status=2)
+    assert re.fullmatch("penstock: .*'fife'.*did you mean 'fifo'.*\n", done.stderr)
+
+
+def test_a_mistake_of_the_program_itself_is_shown_where_it_is(shell: Shell) -> None:
+    shell.file("app.py", "import penstock\npenstock.start(scheduler='foo')\n")
+    done = shell.run("run", "app.py", status=1)
+    assert "line 2" in done.stderr
+    assert "ConfigError" in done.stderr
+
+
 def test_a_program_runs_is_summed_up_and_leaves_its_log(shell: Shell) -> None:
     shell.file("squares.py", SQUARES)
     done = shell.run("run", "--cpus", "2", "squares.py")
@@ -233,7 +266,7 @@ def test_ctrl_c_ends_it_with_130(shell: Shell) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         os.killpg(process.pid, signal.SIGINT)  # as the terminal does: to everybody
-        _, error = process.communicate(timeout=20)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "penstock: interrupted" in error
     assert "Traceback" not in error

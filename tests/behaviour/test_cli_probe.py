@@ -91,7 +91,7 @@ class Probe:
                         if answer and b"[Y/n]" in shown:
                             os.write(ours, answer.encode() + b"\n")
                             answer = ""
-                assert process.wait(20) == 0, shown.decode()
+                assert process.wait(60) == 0, shown.decode()
             finally:
                 process.kill()
                 os.close(ours)
@@ -103,7 +103,7 @@ class Probe:
 
 
 def until(condition: Any) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -182,7 +182,7 @@ def test_what_it_writes_is_read_by_the_settings(probe: Probe) -> None:
         env=probe.environ,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -262,7 +262,7 @@ def test_settings_in_pyproject_are_refused_with_a_hint(probe: Probe) -> None:
 def test_a_signal_leaves_nothing_behind(probe: Probe, number: signal.Signals) -> None:
     with probe.started() as process:
         process.send_signal(number)
-        _, complaint = process.communicate(timeout=20)
+        _, complaint = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert complaint == "penstock: interrupted; nothing is left behind and nothing was written\n"
     assert os.listdir(probe.disk) == []
@@ -272,5 +272,5 @@ def test_a_signal_leaves_nothing_behind(probe: Probe, number: signal.Signals) ->
 def test_even_a_killed_probe_leaves_nothing_behind(probe: Probe) -> None:
     with probe.started() as process:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
         until(lambda: os.listdir(probe.disk) == [])

@@ -241,7 +241,7 @@ def test_a_sweep_that_is_interrupted_shows_what_was_finished(simulate: Simulate)
     (simulate.folder / "slow.py").write_text(
         "import time\nfrom penstock import task\nfrom penstock.runtime import session\n"
         "@task(duration=1.0)\ndef f():\n    pass\nf().result()\n"
-        "if session.current().cpus == 3:\n    open('begun', 'w')\n    time.sleep(60)\n"
+        "if session.current().cpus == 3:\n    open('begun', 'w')\n    time.sleep(600)\n"
     )
     with subprocess.Popen(
         simulate.command("slow.py", "--cores", "1", "--sweep", "nodes=1,3", "--json", "sweep.json"),
@@ -268,7 +268,7 @@ def test_a_sweep_that_is_interrupted_shows_what_was_finished(simulate: Simulate)
 def test_the_processes_of_a_sweep_end_with_it_however_that_ends(simulate: Simulate) -> None:
     (simulate.folder / "slow.py").write_text(
         "import os, time\nwith open('new', 'w') as file:\n    file.write(str(os.getpid()))\n"
-        "os.rename('new', 'begun')\ntime.sleep(60)\n"
+        "os.rename('new', 'begun')\ntime.sleep(600)\n"
     )
     begun = simulate.folder / "begun"
     command = simulate.command("slow.py", "--sweep", "nodes=1,2")
@@ -294,7 +294,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_sweep_that_is_interrupted_leaves_nothing(simulate: Simulate, number: int, status: int) -> None:
-    (simulate.folder / "slow.py").write_text("open('begun', 'w')\nimport time\ntime.sleep(60)\n")
+    (simulate.folder / "slow.py").write_text("open('begun', 'w')\nimport time\ntime.sleep(600)\n")
     with subprocess.Popen(
         simulate.command("slow.py", "--sweep", "nodes=1,2,3,4"),
         cwd=simulate.folder,

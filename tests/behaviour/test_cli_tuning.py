@@ -56,7 +56,7 @@ class Command:
             env=environ,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
         assert done.returncode == status, done.stderr

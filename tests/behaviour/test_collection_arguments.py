@@ -158,6 +158,50 @@ def test_an_object_array_of_two_dimensions() -> None:
     assert grid[1, 0] == [1, 0, "x", "y"] and grid[0, 1] == [0, 1, "x"]
 
 
+def test_an_array_of_numbers_is_a_collection() -> None:
+    @task(vectors={Type: COLLECTION_INOUT, Depth: 2})
+    def number_vectors(vectors: Any) -> None:
+        for number, vector in enumerate(vector for row in vectors for vector in row):
+            vector += number
+
+    @task(vectors={Type: COLLECTION_IN, Depth: 2}, returns=1)
+    def sums(vectors: Any) -> list[float]:
+        return [float(vector.sum()) for row in vectors for vector in row]
+
+    cube = np.ones((2, 2, 2))
+    number_vectors(cube)
+    increase_element(cube)
+    number_vectors(cube)
+    assert wait_on(sums(cube)) == [4.0, 8.0, 12.0, 16.0]
+    assert wait_on(cube)[1, 1].tolist() == [8.0, 8.0]
+    increase_elements(cube)
+    assert wait_on(cube)[0, 0].tolist() == [3.0, 3.0]
+
+
+def test_an_array_of_numbers_that_a_task_made_is_a_collection() -> None:
+    made = make_vector(3)
+    assert (wait_on(as_is(wait_on(made))) == generate(3)).all()
+
+
+def test_a_collection_of_numbers_that_a_task_fills() -> None:
+    @task(rows=COLLECTION_OUT)
+    def fill(rows: Any) -> None:
+        for number, row in enumerate(rows):
+            row[:] = number
+
+    grid = np.full((3, 2), 9)
+    fill(grid)
+    assert wait_on(grid).tolist() == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_an_array_with_fewer_dimensions_than_levels_is_refused() -> None:
+    @task(cells={Type: COLLECTION_INOUT, Depth: 3})
+    def deep(cells: Any) -> None: ...
+
+    with pytest.raises(CallError, match="cells.*2 dimensions"):
+        deep(np.zeros((2, 2)))
+
+
 def test_futures_in_a_collection_arrive_as_values() -> None:
     elements = [make_vector(0), generate(1)]
     found = wait_on(as_is(elements))

@@ -35,7 +35,7 @@ def run(folder: Path, settings: str, **environ: str) -> subprocess.CompletedProc
         env={**clean, **environ},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 

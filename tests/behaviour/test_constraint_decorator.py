@@ -9,7 +9,7 @@ import pytest
 from tests.behaviour.modes import Gate, only_workers
 
 import penstock
-from penstock import ConstraintError, Runtime, constraint, task, wait_on
+from penstock import ConstraintError, DefinitionError, Runtime, constraint, task, wait_on
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -26,6 +26,22 @@ def test_names_in_any_case_with_or_without_underscores(name: str) -> None:
     assert constraint(**{name: 1})(task(plain))(5).result() == 5
     with pytest.raises(ConstraintError, match="100000|100,000"):
         constraint(**{name: 100_000})(task(plain))()
+
+
+@pytest.mark.parametrize("written", [2, 2.5, "2", " 2. ", "1e3", True])
+def test_memory_without_a_unit_is_refused(written: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"memory_size=.*(GB.*MB|cannot read)"):
+        constraint(memory_size=written)(task(plain))
+
+
+def test_memory_without_a_unit_in_a_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_OF_SOLVER", "4")
+    with pytest.raises(ConstraintError, match="which is '4'.*\"4GB\""):
+        constraint(memory_size="$MEMORY_OF_SOLVER")(task(plain))(1)
+
+
+def test_no_memory_needs_no_unit() -> None:
+    assert constraint(memory_size=0)(task(plain))(1).result() == 1
 
 
 @pytest.mark.parametrize("name", ["memory_size", "MemorySize", "MEMORY_SIZE", "memorysize"])

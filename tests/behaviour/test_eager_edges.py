@@ -71,10 +71,10 @@ def test_parameters_that_a_task_updates_come_at_its_end(gate: Gate) -> None:
     words: list[str] = []
     count = both(words, gate)
     late = same(words, None)
-    assert count.result(timeout=10) == 1
+    assert count.result(timeout=60) == 1
     assert not late.done()
     gate.open()
-    assert late.result(timeout=10) == (False, ["during", "at the end"])
+    assert late.result(timeout=60) == (False, ["during", "at the end"])
 
 
 @only_workers
@@ -91,7 +91,7 @@ def test_a_failing_consumer_does_not_touch_the_producer(gate: Gate) -> None:
 
     parts = produce(gate)
     with pytest.raises(ZeroDivisionError):
-        inverse(parts[0]).result(timeout=10)
+        inverse(parts[0]).result(timeout=60)
     gate.open()
     assert wait_on(inverse(parts[1])) == 0.5
 
@@ -143,7 +143,7 @@ def test_a_thread_that_a_task_left_behind_does_not_hand_over_for_the_next(
         with pytest.raises(TimeoutError):  # long enough for the thread, which has passed its gate
             value.result(timeout=0.3)
         second_gate.open()
-        assert value.result(timeout=10) == "its own"
+        assert value.result(timeout=60) == "its own"
 
 
 # --- streams --------------------------------------------------------------------------------------------------------
@@ -224,9 +224,9 @@ def test_a_part_that_a_task_still_updates_when_the_stream_is_over_is_waited_for(
         second_gate.open()
         if fails:
             with pytest.raises(penstock.DependencyFailed, match="no update"):
-                whole.result(timeout=10)
+                whole.result(timeout=60)
         else:
-            assert whole.result(timeout=10) == [[0, "more"], [1], [2]]
+            assert whole.result(timeout=60) == [[0, "more"], [1], [2]]
 
 
 @only_workers

@@ -63,11 +63,11 @@ def push(words: list[str], word: str) -> None:
 @only_workers
 def test_consumers_start_while_the_producer_runs(gate: Gate) -> None:
     parts = produce(gate)
-    assert upper(parts[0]).result(timeout=10) == "FIRST"
+    assert upper(parts[0]).result(timeout=60) == "FIRST"
     later = upper(parts[1])
     assert not later.done()
     gate.open()
-    assert later.result(timeout=10) == "SECOND"
+    assert later.result(timeout=60) == "SECOND"
 
 
 def test_results_are_the_same_however_it_runs() -> None:
@@ -152,7 +152,7 @@ def test_a_thread_that_its_task_left_behind_is_told_why_it_cannot_hand_over(gate
 
     assert wait_on(leaving(gate)) == "its own"
     gate.open()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not told.exists() and time.monotonic() < until:
         time.sleep(0.01)
     words = told.read_text().splitlines()
@@ -167,8 +167,8 @@ def test_a_thread_that_its_task_left_behind_is_told_why_it_cannot_hand_over(gate
 @only_workers
 def test_1_late_submission(gate: Gate) -> None:
     parts = produce(gate)
-    assert parts[0].result(timeout=10) == ["first"]  # it is there before anybody asked for it in a task
-    assert upper(parts[0]).result(timeout=10) == "FIRST"
+    assert parts[0].result(timeout=60) == ["first"]  # it is there before anybody asked for it in a task
+    assert upper(parts[0]).result(timeout=60) == "FIRST"
     assert not parts[1].done()
     gate.open()
 
@@ -333,22 +333,22 @@ def test_6_several_producers(gate: Gate, second_gate: Gate) -> None:
         one, other = produce(gate), produce(second_gate)
         # The same datum twice is one edge.
         both = together(one[1], other[1], one[1])
-        assert together(one[0], other[0]).result(timeout=10) == [["first"], ["first"]]
+        assert together(one[0], other[0]).result(timeout=60) == [["first"], ["first"]]
         gate.open()
-        one[2].result(timeout=10)
+        one[2].result(timeout=60)
         assert not both.done()
         second_gate.open()
-        assert both.result(timeout=10) == [["second"], ["second"], ["second"]]
+        assert both.result(timeout=60) == [["second"], ["second"], ["second"]]
 
 
 @only_workers
 def test_7_whole_list_consumers(gate: Gate) -> None:
     parts = produce(gate)
     whole = together(parts)
-    parts[0].result(timeout=10)
+    parts[0].result(timeout=60)
     assert not whole.done()
     gate.open()
-    assert whole.result(timeout=10) == [[["first"], ["second"], ["third"]]]
+    assert whole.result(timeout=60) == [[["first"], ["second"], ["third"]]]
 
 
 def test_8_failure_after_release_with_retry(tmp_path: Any) -> None:
@@ -418,9 +418,9 @@ def test_9_versions() -> None:
 @only_workers
 def test_9_a_released_value_is_updated_while_the_producer_runs(gate: Gate) -> None:
     parts = produce(gate)
-    old = parts[0].result(timeout=10)
+    old = parts[0].result(timeout=60)
     push(parts[0], "and more")
-    assert parts[0].result(timeout=10) == ["first", "and more"]
+    assert parts[0].result(timeout=60) == ["first", "and more"]
     assert old == ["first"]
     assert not parts[1].done()
     gate.open()
@@ -449,7 +449,7 @@ def test_11_locations(gate: Gate, runtime: Runtime) -> None:
         ready_value(1, 1)
 
     parts = large(gate)
-    parts[0].result(timeout=10)
+    parts[0].result(timeout=60)
     record = runtime.driver.engine.state.versions[parts[0].version]
     assert record.node == runtime.machine.hostname
     [piece] = record.outcome.pieces()  # type: ignore[union-attr]
@@ -463,16 +463,12 @@ def test_13_batching(gate: Gate) -> None:
     def flood(gate: Gate) -> None:
         for index in range(2000):
             ready_value(index, index)
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:  # computes, and never calls us
+        while not os.path.exists(f"{gate.path}.seen"):  # computes, and never calls us
             pass
-        gate.enter()
 
-    began = time.monotonic()
     parts = flood(gate)
-    assert parts[-1].result(timeout=10) == 1999
-    assert time.monotonic() - began < 0.9, "the last of a flood must not wait for the end of the body"
-    gate.open()
+    assert parts[-1].result(timeout=60) == 1999
+    Path(f"{gate.path}.seen").touch()  # had it waited for the end of the body, neither would have come
 
 
 # --- definitions ----------------------------------------------------------------------------------------------------

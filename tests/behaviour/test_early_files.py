@@ -57,12 +57,12 @@ def read_slowly(path: str, gate: Gate) -> str:
 def test_a_file_is_read_while_its_producer_runs(in_folder: Path, gate: Gate) -> None:
     write_both("a", "b", gate)
     early, late = read("a"), read("b")
-    assert early.result(timeout=10) == "one"
+    assert early.result(timeout=60) == "one"
     assert Path("a").read_text() == "one"
     assert not late.done()
     assert not Path("b").exists()
     gate.open()
-    assert late.result(timeout=10) == "two"
+    assert late.result(timeout=60) == "two"
 
 
 @only_workers
@@ -87,10 +87,10 @@ def test_readers_of_the_old_version_keep_it(in_folder: Path, gate: Gate, second_
     with Runtime(cpus=3):
         reader = read_slowly("a", gate)
         write_both("a", "b", second_gate, " new")
-        assert read("a").result(timeout=10) == "one new"  # in its private copy: the name still means the old one
+        assert read("a").result(timeout=60) == "one new"  # in its private copy: the name still means the old one
         assert Path("a").read_text() == "old"
         gate.open()
-        assert reader.result(timeout=10) == "old"
+        assert reader.result(timeout=60) == "old"
         with open_file("a") as file:
             assert file.read() == "one new"
         second_gate.open()
@@ -115,7 +115,7 @@ def test_a_task_that_reads_what_it_replaces_keeps_it(in_folder: Path) -> None:
 def test_a_writer_of_the_next_version_does_not_wait(in_folder: Path, gate: Gate) -> None:
     write_both("a", "b", gate)
     write_both("a", "c", None, " again")
-    assert read("a").result(timeout=10) == "one again"
+    assert read("a").result(timeout=60) == "one again"
     gate.open()
     barrier()
     assert Path("a").read_text() == "one again"
@@ -153,9 +153,9 @@ def test_what_was_handed_over_stays_when_the_attempt_fails(in_folder: Path, fail
 
     marker = str(in_folder / "read")
     flaky("a", "b", marker)
-    assert read("a").result(timeout=10) == "one of attempt 1"
+    assert read("a").result(timeout=60) == "one of attempt 1"
     Path(marker).touch()
-    assert read("b").result(timeout=10) == "two of attempt 2"
+    assert read("b").result(timeout=60) == "two of attempt 2"
     barrier()
     assert Path("a").read_text() == "one of attempt 1"
     os.unlink(marker)

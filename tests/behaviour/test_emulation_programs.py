@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.quiet_moments import in_a_quiet_moment
 
 MB = 1_000_000
 Spans = list[tuple[float, float]]
@@ -82,6 +83,7 @@ CONGESTING = ((1, 10.0 * MB), (8, 40.0 * MB), (32, 10.0 * MB))
 
 
 @pytest.mark.parametrize(("count", "aggregate"), [(1, 10 * MB), (2, 14.3 * MB), (8, 40 * MB), (32, 10 * MB)])
+@in_a_quiet_moment
 def test_processes_together_get_what_the_curve_says(device: Device, count: int, aggregate: float) -> None:
     # Measured while all are at it, since fewer, at the beginning and at the end, get another bandwidth.
     body = f"""
@@ -100,12 +102,14 @@ answer = middle[-1][1] - middle[0][1], middle[-1][0] - middle[0][0]
     assert max(rates) < 2 * min(rates)
 
 
+@in_a_quiet_moment
 def test_too_many_streams_are_slower_than_few(device: Device) -> None:
     few = 8 * 2 * MB / whole(device.run(write(2 * MB), 8, *CONGESTING))
     many = 32 * MB // 8 / whole(device.run(write(MB // 8), 32, *CONGESTING))
     assert many < 0.5 * few
 
 
+@in_a_quiet_moment
 def test_two_processes_are_served_alike_however_they_write(device: Device) -> None:
     body = """
 data = bytes(10_000)
@@ -121,6 +125,7 @@ with open(path, "wb", -1 if i else 0) as file:
     assert ended_second - second == pytest.approx(0.4, rel=0.15)
 
 
+@in_a_quiet_moment
 def test_readers_and_writers_share_one_device(device: Device) -> None:
     (device.mount / "0").write_bytes(bytes(2 * MB))
     body = """
@@ -132,6 +137,7 @@ else: assert len(path.read_bytes()) == 2_000_000
         assert ended - begun == pytest.approx(0.4, rel=0.15)
 
 
+@in_a_quiet_moment
 def test_a_file_that_is_open_and_at_rest_takes_no_share(device: Device) -> None:
     body = """
 with open(path, "wb") as file:
@@ -151,6 +157,7 @@ if i == 0: assert 0.36 < ended - begun < 0.48, ended - begun
     device.run(body, 6, (1, 10.0 * MB))
 
 
+@in_a_quiet_moment
 def test_a_killed_process_gives_its_share_back(device: Device) -> None:
     body = """
 if i:

@@ -11,6 +11,7 @@ from tests.behaviour.modes import Gate, only_workers
 
 import penstock
 from penstock import FILE_IN, FILE_INOUT, FILE_OUT, CallError, delete_file, open_file, task, wait_on
+from penstock.runtime.session import current
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -239,7 +240,7 @@ def test_a_reader_of_the_old_version_keeps_it_while_a_new_one_is_written(
     slow = read_behind_gate(path, gate, second_gate)
     gate.open()
     write(path, "new")
-    assert read(path).result(30) == "new"
+    assert read(path).result(60) == "new"
     assert not slow.done()
     second_gate.open()
     assert slow.result() == ("old", "old")
@@ -262,7 +263,7 @@ def test_a_reader_that_has_not_started_still_gets_the_old_version(tmp_path: Path
     write(path, "old")
     late = read_after(path, pass_gate(gate))
     append(path, " and new")
-    assert read(path).result(30) == "old and new"
+    assert read(path).result(60) == "old and new"
     gate.open()
     assert late.result() == "old"
 
@@ -276,7 +277,7 @@ def test_a_reader_of_the_programs_own_file_keeps_it_while_a_new_one_is_written(
     slow = read_behind_gate(path, gate, second_gate)
     gate.open()
     write(path, "theirs")
-    assert read(path).result(30) == "theirs"
+    assert read(path).result(60) == "theirs"
     second_gate.open()
     assert slow.result() == ("mine", "mine")
     penstock.barrier()
@@ -289,7 +290,7 @@ def test_an_older_writer_that_ends_later_does_not_win(tmp_path: Path, gate: Gate
     write_behind_gate(path, "old", gate)
     old = read(path)
     write(path, "new")
-    assert read(path).result(30) == "new"
+    assert read(path).result(60) == "new"
     gate.open()
     assert old.result() == "old"
     assert read(path).result() == "new"
@@ -347,6 +348,52 @@ def test_a_file_can_be_written_again_after_a_failure(tmp_path: Path) -> None:
     assert read(path).result() == "good"
 
 
+@only_workers
+def test_after_a_known_failure_a_file_is_what_earlier_calls_make_of_it(tmp_path: Path, gate: Gate) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text("old")
+    write_behind_gate(path, "new", gate)
+    for _ in range(2):
+        assert isinstance(write_half_and_fail(path).exception(), OSError)
+    first = read(path)
+    append(path, "er")
+    second = read(path)
+    gate.open()
+    assert wait_on(first, second) == ["new", "newer"]
+    assert path.read_text() == "newer"
+    penstock.barrier()
+    current().driver.house.finish()
+    assert set(os.listdir(tmp_path)) == {"data.txt", "gate"}
+
+
+@only_workers
+def test_after_a_known_failure_a_version_that_waits_for_its_name_counts(tmp_path: Path, gate: Gate) -> None:
+    path, arrived = tmp_path / "data.txt", Gate(tmp_path / "arrived")
+    path.write_text("old")
+    held = read_behind_gate(path, arrived, gate)
+    arrived.open()
+    write(path, "new")
+    wait_on(write_half_and_fail.with_options(on_failure="ignore")(path))
+    assert isinstance(write_half_and_fail(path).exception(), OSError)
+    assert wait_on(read(path)) == "new"
+    gate.open()
+    assert held.result() == ("old", "old")
+    with open_file(path) as file:
+        assert file.read() == "new"
+
+
+def test_the_program_opens_and_deletes_a_file_whose_writer_failed_to_its_knowledge(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    write(path, "old")
+    assert isinstance(append_half_and_fail(path).exception(), OSError)
+    with open_file(path) as file:
+        assert file.read() == "old"
+    with pytest.raises(OSError, match="disk on fire"):
+        wait_on(write_half_and_fail(path))
+    delete_file(path)
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_task_that_does_not_write_its_file_is_an_error_that_names_both(tmp_path: Path) -> None:
     future = forget_to_write(tmp_path / "promised.txt")
     with pytest.raises(penstock.TaskError) as caught:
@@ -372,7 +419,7 @@ def test_an_input_that_a_task_will_make_need_not_exist(tmp_path: Path) -> None:
 
 
 def test_something_that_is_no_path_is_an_error_at_the_call() -> None:
-    for wrong in (5, None, ["a"], object()):
+    for wrong in (5, None, {"a"}, object()):
         with pytest.raises(TypeError, match="path"):
             write(wrong, "x")
 
@@ -410,7 +457,7 @@ def test_open_file_really_waits(tmp_path: Path, gate: Gate) -> None:
     reader.join(0.05)
     assert reader.is_alive() and not found
     gate.open()
-    reader.join(30)
+    reader.join(60)
     assert found == ["text"]
 
 

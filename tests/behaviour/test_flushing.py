@@ -154,7 +154,7 @@ def test_a_file_that_will_be_read_stays(mode: str, home: Path, tmp_path: Path) -
         assert until(is_home(home / "unwanted"))
         assert layer_of(home / "wanted", tmp_path) == "fast"
         door.let_go()
-        assert layer_of(reader.result(10), tmp_path) == "fast"
+        assert layer_of(reader.result(60), tmp_path) == "fast"
         assert until(is_home(home / "wanted"))
 
 
@@ -164,11 +164,11 @@ def test_nothing_moves_while_io_runs(mode: str, home: Path, tmp_path: Path) -> N
         held = holding(door)
         door.arrivals(1)
         write(home / "a", "text")
-        assert read(home / "a").result(10) == "text"
+        assert read(home / "a").result(60) == "text"
         barrier_of_computing()
         assert layer_of(home / "a", tmp_path) == "fast"
         door.let_go()
-        held.result(10)
+        held.result(60)
         assert until(is_home(home / "a"))
 
 
@@ -235,7 +235,7 @@ def test_a_reader_at_work_keeps_what_it_reads(mode: str, home: Path, tmp_path: P
         write(home / "other", "text")
         assert until(is_home(home / "other"))
         door.let_go()
-        assert slow.result(10) == ("text", "text")
+        assert slow.result(60) == ("text", "text")
         assert until(is_home(home / "a"))
 
 

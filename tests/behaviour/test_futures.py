@@ -85,7 +85,7 @@ def test_result_and_exception_time_out_while_the_task_runs(gate: Gate) -> None:
         future.exception(timeout=0)
     assert not future.done()
     gate.open()
-    assert future.result(timeout=30) == "through"
+    assert future.result(timeout=60) == "through"
 
 
 @only_workers
@@ -159,7 +159,7 @@ def test_callbacks_are_called_with_the_future_in_order_of_adding() -> None:
     future = add(1)
     future.add_done_callback(lambda done: called.append(("first", done)))
     future.add_done_callback(lambda done: (called.append(("second", done)), both.set()))
-    assert both.wait(30)
+    assert both.wait(60)
     assert called == [("first", future), ("second", future)]
 
 
@@ -176,7 +176,7 @@ def test_a_callback_that_raises_harms_nobody() -> None:
     future = add(1)
     future.add_done_callback(lambda done: 1 / 0)
     future.add_done_callback(lambda done: event.set())
-    assert event.wait(30)
+    assert event.wait(60)
     assert future.result() == 2
     assert add(2).result() == 3
 
@@ -190,10 +190,10 @@ def test_a_callback_sees_the_result_and_the_exception() -> None:
         done.release()
 
     add(1).add_done_callback(look)
-    assert done.acquire(timeout=30)
+    assert done.acquire(timeout=60)
     failing = fail("x")
     failing.add_done_callback(look)
-    assert done.acquire(timeout=30)
+    assert done.acquire(timeout=60)
     assert seen[0] == 2 and isinstance(seen[1], ValueError)
 
 
@@ -205,7 +205,7 @@ FLAVOURS = pytest.mark.parametrize("library", [penstock, concurrent.futures], id
 @FLAVOURS
 def test_as_completed_gives_each_future_once(library: Any) -> None:
     futures = [add(i) for i in range(20)]
-    found = list(library.as_completed(futures, timeout=30))
+    found = list(library.as_completed(futures, timeout=60))
     assert sorted(map(id, found)) == sorted(map(id, futures))
     assert sorted(future.result() for future in found) == list(range(1, 21))
 
@@ -214,7 +214,7 @@ def test_as_completed_gives_each_future_once(library: Any) -> None:
 @only_workers
 def test_as_completed_gives_the_quick_one_first(library: Any, gate: Gate) -> None:
     slow, quick = pass_gate(gate), add(1)
-    order = library.as_completed([slow, quick], timeout=30)
+    order = library.as_completed([slow, quick], timeout=60)
     assert next(order) is quick
     gate.open()
     assert next(order) is slow
@@ -233,7 +233,7 @@ def test_as_completed_times_out(library: Any, gate: Gate) -> None:
 @FLAVOURS
 def test_wait_for_all(library: Any) -> None:
     futures = [add(i) for i in range(5)]
-    done, not_done = library.wait(futures, timeout=30)
+    done, not_done = library.wait(futures, timeout=60)
     assert done == set(futures) and not_done == set()
 
 
@@ -241,7 +241,7 @@ def test_wait_for_all(library: Any) -> None:
 @only_workers
 def test_wait_for_the_first(library: Any, gate: Gate) -> None:
     slow, quick = pass_gate(gate), add(1)
-    done, not_done = library.wait([slow, quick], timeout=30, return_when=concurrent.futures.FIRST_COMPLETED)
+    done, not_done = library.wait([slow, quick], timeout=60, return_when=concurrent.futures.FIRST_COMPLETED)
     assert done == {quick} and not_done == {slow}
     done, not_done = library.wait([slow], timeout=0)
     assert done == set() and not_done == {slow}
@@ -253,7 +253,7 @@ def test_wait_for_the_first(library: Any, gate: Gate) -> None:
 @only_workers
 def test_wait_for_the_first_exception(library: Any, gate: Gate) -> None:
     slow, failing = pass_gate(gate), fail("x")
-    done, not_done = library.wait([slow, failing], timeout=30, return_when=concurrent.futures.FIRST_EXCEPTION)
+    done, not_done = library.wait([slow, failing], timeout=60, return_when=concurrent.futures.FIRST_EXCEPTION)
     assert done == {failing} and not_done == {slow}
     gate.open()
     slow.result()
@@ -372,7 +372,7 @@ def test_penstock_cancel_ends_a_running_task(gate: Gate) -> None:
     gate.open()
     assert penstock.cancel(future)
     with pytest.raises(TaskCancelled):
-        future.result(timeout=30)
+        future.result(timeout=60)
     assert future.cancelled()
     assert add(1).result() == 2
 
@@ -402,7 +402,7 @@ def test_a_callback_of_a_cancelled_task_is_called(gate: Gate) -> None:
     event = threading.Event()
     second.add_done_callback(lambda future: event.set())
     second.cancel()
-    assert event.wait(30)
+    assert event.wait(60)
     gate.open()
     first.result()
 
@@ -443,7 +443,7 @@ def test_a_future_as_a_key() -> None:
 def test_a_future_waited_for_by_many_threads() -> None:
     future: Future[int] = add(1)
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(lambda _: future.result(30), range(8))) == [2] * 8
+        assert list(threads.map(lambda _: future.result(60), range(8))) == [2] * 8
 
 
 def test_tasks_called_by_many_threads() -> None:
@@ -467,7 +467,7 @@ def test_objects_updated_by_many_threads() -> None:
         return list(wait_on(bags))
 
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
-        found = [thread.result(timeout=15) for thread in [threads.submit(program, i) for i in range(4)]]
+        found = [thread.result(timeout=60) for thread in [threads.submit(program, i) for i in range(4)]]
     assert [bags[1] for bags in found] == [[i + number for i in range(1, 20, 2)] for number in range(4)]
 
 
@@ -482,7 +482,7 @@ def test_concurrent_futures_of_others_are_dependencies_too() -> None:
 def test_an_exception_that_is_there_already_ends_the_wait(library: Any, gate: Gate) -> None:
     failing, slow = fail("x"), pass_gate(gate)
     assert isinstance(failing.exception(), ValueError)
-    done, not_done = library.wait([slow, failing], timeout=30, return_when=concurrent.futures.FIRST_EXCEPTION)
+    done, not_done = library.wait([slow, failing], timeout=60, return_when=concurrent.futures.FIRST_EXCEPTION)
     assert done == {failing} and not_done == {slow}
     gate.open()
     slow.result()

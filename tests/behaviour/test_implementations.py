@@ -277,5 +277,5 @@ def test_a_program_names_itself_by_its_file(tmp_path: Path) -> None:
         "print(sorted({f().result() for _ in range(4)}))\n"
     )
     command = [sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("[1, 2]\n", "")

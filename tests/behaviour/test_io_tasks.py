@@ -107,7 +107,7 @@ def test_every_spelling_makes_a_task_that_gives_what_its_body_gives(
 def test_every_spelling_makes_a_task_that_needs_no_computing_unit(spelling: Any, mode: str, gate: Gate) -> None:
     with run(cpus=1):
         stand_at(gate)
-        assert spelling(double)(4).result(10) == 8
+        assert spelling(double)(4).result(60) == 8
         gate.open()
 
 
@@ -249,8 +249,8 @@ def test_a_task_that_kills_its_worker_fails_and_the_pool_goes_on(mode: str) -> N
         os.kill(os.getpid(), 9)
 
     with pytest.raises(penstock.WorkerDied, match="die"):
-        die().result(10)
-    assert io(task(returns=1)(double))(4).result(10) == 8
+        die().result(60)
+    assert io(task(returns=1)(double))(4).result(60) == 8
 
 
 @only_workers
@@ -262,8 +262,8 @@ def test_a_timeout_ends_it(mode: str, gate: Gate) -> None:
         gate.enter()
 
     with pytest.raises(penstock.TaskTimeout, match="too_long"):
-        too_long(gate).result(10)
-    noop_io().result(10)
+        too_long(gate).result(60)
+    noop_io().result(60)
 
 
 # --- overlap ------------------------------------------------------------------------------------------------------
@@ -460,7 +460,7 @@ def test_a_task_called_inside_a_task_of_io_runs_there(mode: str) -> None:
         return int(wait_on(inner(x))) + 1
 
     with run(mode, io_executors=1):
-        assert outer(3).result(10) == 7
+        assert outer(3).result(60) == 7
 
 
 @only_workers
@@ -471,7 +471,7 @@ def test_stop_waits_for_them(mode: str, tmp_path: Path) -> None:
         door.arrivals(1)
         stopper.start()
         door.let_go(3)
-        stopper.join(10)
+        stopper.join(60)
         assert not stopper.is_alive() and all(future.done() for future in futures)
 
 
@@ -518,7 +518,7 @@ def test_executors_from_the_command_line(tmp_path: Path, option: str) -> None:
         env=os.environ | {"TESTS": TESTS},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0 and "peak 2" in done.stdout, done.stderr

@@ -68,7 +68,7 @@ def tuning(file: Path, *arguments: str) -> Any:
         env=os.environ | {"PENSTOCK_TUNING": str(file), "TERM": "dumb"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -178,7 +178,7 @@ def test_the_whole_device_is_free_after_learning(mode: str, tmp_path: Path) -> N
     with run(io_executors=8, storage=congesting(tmp_path)):
         call(learning(BOUNDED), tmp_path, 30, 20_000)
         barrier()
-        assert whole(4).result(10) == 8
+        assert whole(4).result(60) == 8
 
 
 # --- few instances ------------------------------------------------------------------------------------------------
@@ -204,12 +204,12 @@ def test_nothing_hangs_whatever_the_program_waits_for(mode: str, tmp_path: Path,
         if how == "wait_on":
             wait_on(futures)
         elif how == "result":
-            futures[1].result(10)
+            futures[1].result(60)
         elif how == "open_file":
             with penstock.open_file(second, "rb") as file:
                 assert len(file.read()) == 1000
         elif how == "reader":
-            assert len(read(second).result(10)) == 1000
+            assert len(read(second).result(60)) == 1000
 
 
 def test_instances_that_come_one_by_one(mode: str, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_instances_that_come_one_by_one(mode: str, tmp_path: Path) -> None:
     with run(mode, io_executors=16, storage=congesting(tmp_path)):
         function = learning("auto")
         for i in range(20):
-            function(tmp_path / f"{i}", 1000).result(10)
+            function(tmp_path / f"{i}", 1000).result(60)
 
 
 def test_instances_that_depend_on_each_other(mode: str, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_instances_that_depend_on_each_other(mode: str, tmp_path: Path) -> None:
         x: Any = 0
         for _ in range(20):
             x = next_link(x)
-        assert x.result(20) == 20
+        assert x.result(60) == 20
 
 
 def test_a_few_are_registered_as_what_they_were(mode: str, tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_function_that_always_fails_does_not_hang(mode: str, tmp_path: Path) -
         futures = [function(tmp_path / f"{i}", SIZE, True) for i in range(20)]
         for future in futures:
             with pytest.raises(OSError, match="upside down"):
-                future.result(10)
+                future.result(60)
 
 
 @only_workers
@@ -461,7 +461,7 @@ def test_a_program_keeps_what_it_learned_in_the_users_cache(script: Script) -> N
         env=os.environ | cache | {"TERM": "dumb"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=True,
     )
     third = script(PROGRAM, **cache)

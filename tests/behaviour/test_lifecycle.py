@@ -155,7 +155,7 @@ def test_a_runtime_used_from_a_thread(mode: str) -> None:
         found: list[int] = []
         thread = threading.Thread(target=lambda: found.append(add(1).result()))
         thread.start()
-        thread.join(30)
+        thread.join(60)
         assert found == [2]
 
 

@@ -65,7 +65,7 @@ def stored() -> int:
 
 def becomes(condition: Any) -> bool:
     """Whether something comes true soon: what is freed is freed by the control thread, in its own time."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not condition() and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.01)

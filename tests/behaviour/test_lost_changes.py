@@ -86,3 +86,20 @@ def test_a_list_that_holds_itself() -> None:
     push(loop, 1)
     push(loop, 2)
     assert wait_on(loop)[-2:] == [1, 2]
+
+
+@task(c=INOUT, d=COLLECTION_INOUT)
+def push_all(c: Any, d: Any, box: Any, careless: bool) -> None:
+    for one in (c, *d):
+        one.append(len(box["held"]))
+    if careless:
+        box["held"].append(None)
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_what_a_task_may_change_may_be_inside_of_what_it_only_reads(careless: bool) -> None:
+    c, d = [0], [[1], [2]]
+    error = push_all(c, d, {"also": (c, [d[1]]), "held": [d[0]]}, careless).exception()
+    assert ("changed its argument 'box' (dict)" in str(error)) is careless
+    if not careless:
+        assert (wait_on(c), wait_on(d)) == ([0, 1], [[1, 1], [2, 1]])

@@ -279,7 +279,7 @@ def test_a_quick_element_does_not_wait_for_a_slow_one(gate: Gate) -> None:
         return 1
 
     mapped = maybe_pass.map([None, gate, None, None])
-    assert [mapped[i].result(30) for i in (0, 2, 3)] == [1, 1, 1]
+    assert [mapped[i].result(60) for i in (0, 2, 3)] == [1, 1, 1]
     assert not mapped[1].done()
     gate.open()
     assert mapped[1].result() == 1
@@ -297,7 +297,7 @@ def test_a_map_uses_all_workers(gate: Gate) -> None:
             gate.open()
         return os.getpid()
 
-    pids = meet.map(["waits", "opens"], [gate, gate]).results(timeout=30)
+    pids = meet.map(["waits", "opens"], [gate, gate]).results(timeout=60)
     assert len(set(pids)) == 2
 
 
@@ -314,7 +314,7 @@ def test_cancel_of_a_map(gate: Gate) -> None:
     penstock.cancel(mapped)
     for future in mapped:
         with pytest.raises(penstock.TaskCancelled):
-            future.result(30)
+            future.result(60)
     assert square(2).result() == 4
 
 

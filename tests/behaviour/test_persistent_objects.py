@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -197,8 +198,51 @@ def circle(identifier: str) -> list[Any]:
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
+@task(declared=INOUT)
+def rename(declared: Any, name: str) -> None:
+    declared.name = name
+
+
+@task()
+def value_of(node: Any) -> Any:
+    return node.value
+
+
 @pytest.mark.usefixtures("runtime")
 class TestFields:
+    def test_a_field_that_the_class_no_longer_declares_stays_with_the_object(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Declared, "fields", {**Declared.fields, "older": int})
+        made = Declared(7)
+        made.older = 5  # type: ignore[attr-defined]
+        identifier = str(made.make_persistent().get_id())
+        monkeypatch.undo()
+        del made
+        found: Any = Declared.get_by_id(identifier)
+        assert found.older == 5
+        found.name = "new"
+        found.update_persistent()
+        rename(found, "newer").result()
+        twin = copy.copy(wait_on(found)).make_persistent()
+        assert (found.name, found.older, twin.older) == ("newer", 5, 5)
+        del found.older
+        found.update_persistent()
+        del found
+        assert not hasattr(Declared.get_by_id(identifier), "older")
+
+    def test_an_object_that_cannot_be_stored_holds_up_nothing_else(self) -> None:
+        bad, good = Node(1).make_persistent(), Node(2).make_persistent()
+        bad.value, good.value = threading.Lock(), 3
+        assert value_of(good).result() == 3
+        assert value_of(Node(4).make_persistent()).result() == 4
+        for use in (lambda: value_of(bad), penstock.barrier):
+            with pytest.raises(penstock.errors.SerializationError, match=str(bad.get_id())):
+                use()
+        bad.value = 5
+        penstock.barrier()
+        assert value_of(bad).result() == 5
+
     def test_declared_fields_are_what_is_stored(self) -> None:
         assert set(Declared.fields) == {"points", "name"}
         declared = Declared([1, 2]).make_persistent()
@@ -412,7 +456,7 @@ class TestTasks:
 
 
 def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not reached() and time.monotonic() < deadline:
         time.sleep(0.01)
 

@@ -109,7 +109,7 @@ def numbers(last: int) -> bytes:
 @only_workers
 def test_a_function_reads_what_a_program_is_writing(in_folder: Path, gate: Gate) -> None:
     two_lines(gate.path, "out")
-    assert read_lines("out", gate).result(timeout=20) == [b"one\n", b"two\n"]
+    assert read_lines("out", gate).result(timeout=60) == [b"one\n", b"two\n"]
     assert Path("out").read_text() == "one\ntwo\n"
     assert left_in(in_folder) == ["gate", "out"]
 
@@ -117,7 +117,7 @@ def test_a_function_reads_what_a_program_is_writing(in_folder: Path, gate: Gate)
 @only_workers
 def test_a_function_reads_what_a_function_is_writing(in_folder: Path, gate: Gate) -> None:
     two_lines_of_python(gate, "out")
-    assert read_lines("out", gate).result(timeout=20) == [b"one\n", b"two\n"]
+    assert read_lines("out", gate).result(timeout=60) == [b"one\n", b"two\n"]
 
 
 @only_workers
@@ -126,14 +126,14 @@ def test_a_program_reads_what_is_being_written(in_folder: Path, gate: Gate) -> N
     def head_first(source: str, gate: str) -> None: ...
 
     many_lines(gate.path, "out")
-    assert head_first("out", gate.path).result(timeout=20).splitlines()[-1] == "two"
+    assert head_first("out", gate.path).result(timeout=60).splitlines()[-1] == "two"
 
 
 @only_workers
 def test_a_chain_of_three_runs_together(in_folder: Path, gate: Gate) -> None:
     many_lines(gate.path, "first")
     penstock.io(copy_so_far)("first", "second")  # there are two computing units
-    lines = read_lines("second", gate).result(timeout=20)
+    lines = read_lines("second", gate).result(timeout=60)
     assert lines[0] == b"1\n"
     assert lines[-1] == b"two\n"
     assert Path("first").read_bytes() == Path("second").read_bytes()
@@ -330,7 +330,7 @@ def test_the_failure_of_the_writer_reaches_who_waits_for_its_bytes(in_folder: Pa
     reader, program_reader = read("out"), digest("out")
     for future in (reader, program_reader):
         with pytest.raises(DependencyFailed, match=r"(?s)breaks#\d+.*status 5.*no more"):
-            future.result(timeout=20)
+            future.result(timeout=60)
     assert left_in(in_folder) == []
     assert wait_on(task(lambda: 1)()) == 1
 
@@ -350,7 +350,7 @@ def test_who_has_read_enough_waits_for_the_end_all_the_same(in_folder: Path, gat
 
     breaks(gate.path, "out")
     with pytest.raises(DependencyFailed, match="status 6"):
-        first_line("out", gate).result(timeout=20)
+        first_line("out", gate).result(timeout=60)
 
 
 @only_workers
@@ -383,7 +383,7 @@ def test_readers_begin_again_with_the_writer(in_folder: Path, how: str) -> None:
     log = str(in_folder / "log")
     found = note("out", log)
     copied = copy_so_far("out", "copied")
-    assert found.result(timeout=20) == b"second\n"
+    assert found.result(timeout=60) == b"second\n"
     wait_on(copied)
     barrier()
     assert Path("copied").read_text() == "second\n"
@@ -416,7 +416,7 @@ def test_a_file_that_is_written_twice_is_read_again(in_folder: Path, gate: Gate,
         return line + source.read()
 
     twice(gate.path, "out")
-    found = first_and_rest("out", gate).result(timeout=20)
+    found = first_and_rest("out", gate).result(timeout=60)
     assert found == Path("out").read_bytes()
     assert found != b"first\n"
 
@@ -433,7 +433,7 @@ def test_cancelling_the_writer(in_folder: Path, gate: Gate) -> None:
     penstock.cancel(writer)
     for future in (writer, reader):
         with pytest.raises(TaskCancelled):
-            future.result(timeout=20)
+            future.result(timeout=60)
     assert left_in(in_folder) == ["gate"]
 
 
@@ -447,8 +447,8 @@ def test_the_failure_of_a_reader_is_its_own(in_folder: Path, gate: Gate) -> None
 
     written = two_lines(gate.path, "out")
     with pytest.raises(ValueError, match="mine"):
-        fails("out", gate).result(timeout=20)
-    assert written.result(timeout=20) == 0
+        fails("out", gate).result(timeout=60)
+    assert written.result(timeout=60) == 0
     assert wait_on(read("out")) == b"one\ntwo\n"
 
 
@@ -459,7 +459,7 @@ def test_a_writer_that_makes_no_file(in_folder: Path) -> None:
 
     nothing("out")
     with pytest.raises(DependencyFailed, match="did not create"):
-        read("out").result(timeout=20)
+        read("out").result(timeout=60)
 
 
 def test_what_is_refused() -> None:

@@ -131,6 +131,157 @@ print(scaled(1).result(), scaled.map([1, 2]).results())
 
 
 @MODES
+def test_a_global_changed_in_place_between_calls(script: Any, environ: dict[str, str]) -> None:
+    done = script(
+        """
+from penstock import task
+
+TABLE, SIZES, WIDE = {"a": 1}, [1], list(range(10000))
+
+class Settings:
+    level = 1
+    names = []
+
+def outer():
+    kept = []
+
+    @task
+    def inner():
+        return len(kept)
+
+    first = inner().result()
+    kept.append(1)
+    return first, inner().result()
+
+@task
+def look():
+    return TABLE["a"], len(SIZES), len(WIDE), Settings.level, len(Settings.names)
+
+print(look().result())
+TABLE["a"] = 2
+print(look().result())
+SIZES.append(2)
+WIDE.append(2)
+print(look().result())
+Settings.level = 5
+Settings.names.append("x")
+print(look().result(), look.map([()] * 0).results())
+print(outer())
+""",
+        **environ,
+    )
+    assert done.stdout.splitlines() == [
+        "(1, 1, 10000, 1, 0)",
+        "(2, 1, 10000, 1, 0)",
+        "(2, 2, 10001, 1, 0)",
+        "(2, 2, 10001, 5, 1) []",
+        "(0, 1)",
+    ]
+
+
+@MODES
+def test_what_a_task_changes_in_a_global_is_not_seen_by_the_program_and_strict_says_so(
+    script: Any, environ: dict[str, str], tmp_path: Path
+) -> None:
+    text = """
+from penstock import task, ArgumentChanged
+
+count, seen = 0, []
+
+class Totals:
+    value = 0
+
+@task
+def rebind():
+    global count
+    count += 1
+
+@task
+def extend():
+    seen.append(1)
+
+@task
+def add():
+    Totals.value += 1
+
+@task
+def innocent():
+    return count, len(seen), Totals.value
+
+for one in (rebind, extend, add, innocent):
+    error = one().exception()
+    print(None if error is None else str(error).splitlines()[0].partition("attempt 1: ")[2].partition(",")[0])
+print(count, seen)
+"""
+    assert script(text, **environ).stdout == "None\n" * 4 + "0 []\n"
+    assert script(text, PENSTOCK_STRICT="1", **environ).stdout.splitlines() == [
+        "task rebind changed the global 'count'",
+        "task extend changed the global 'seen'",
+        "task add changed the class 'Totals'",
+        "None",
+        "0 []",
+    ]
+
+
+@MODES
+def test_strict_reports_what_the_program_changes_and_no_task_would_see(
+    script: Any, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "levels.py").write_text("from penstock import task\nLEVEL = 1\n@task\ndef level(): return LEVEL\n")
+    text = """
+import levels
+from penstock import task, ArgumentChanged
+
+WIDE = list(range(10000))
+
+@task
+def first():
+    return WIDE[0]
+
+print(first().result(), levels.level().result())
+WIDE[0] = levels.LEVEL = 7
+for one in (first, levels.level):
+    try:
+        one()
+    except ArgumentChanged as error:
+        print(str(error).partition(",")[0])
+"""
+    assert script(text, PENSTOCK_STRICT="1", **environ).stdout.splitlines() == [
+        "0 1",
+        "the program changed 'WIDE' (list)",
+        "the program changed 'LEVEL' of module levels",
+    ]
+
+
+EARLY_NAMES = """
+from os import chdir, umask
+from penstock import task, Runtime
+import os
+
+@task
+def where():
+    return os.getcwd(), os.umask(0)
+
+@task
+def wander():
+    chdir("/usr")
+
+with Runtime():
+    chdir("/")
+    umask(0o077)
+    print(where().result())
+    wander().result()
+    print(where().result(), os.getcwd())
+"""
+
+
+@MODES
+def test_functions_that_the_program_imported_by_name_before(script: Any, environ: dict[str, str]) -> None:
+    done = script(EARLY_NAMES, **environ)
+    assert done.stdout == "('/', 63)\n('/', 63) /\n"
+
+
+@MODES
 def test_a_module_next_to_the_script_can_be_imported_by_tasks(
     script: Any, tmp_path: Path, environ: dict[str, str]
 ) -> None:
@@ -476,18 +627,20 @@ print(f(1).result())
 penstock.stop()
 penstock.stop()
 import traceback
-for call in (lambda: f(2), lambda: f.map([1]), lambda: penstock.Executor().submit(abs, 1)):
+for call in (lambda: f(2), lambda: f.map([1])):
     try:
         call()
         print("no error")
     except RuntimeStopped as error:
         print("start" in str(error))
+with penstock.Executor() as pool:  # which has workers of its own
+    print(pool.submit(abs, -2).result())
 penstock.start(cpus=1)
 print(f(3).result())
 """,
         PENSTOCK_CPUS="1",
     )
-    assert done.stdout == "1\nTrue\nTrue\nTrue\n3\n"
+    assert done.stdout == "1\nTrue\nTrue\n2\n3\n"
 
 
 def test_values_made_before_stop_can_be_had_after_it(script: Any) -> None:

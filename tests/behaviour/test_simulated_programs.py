@@ -1356,3 +1356,34 @@ def test_many_calls_are_quick() -> None:
     began = time.process_time()
     assert simulate(program, count=100, cpus=48).done == 20_000
     assert time.process_time() - began < 8
+
+
+# --- objects whose writer failed --------------------------------------------------------------------------------------
+
+
+def _fail(*args: Any) -> None:
+    raise ValueError("as declared")
+
+
+def test_objects_recover_from_simulated_failures_too() -> None:
+    @penstock.task(xs=penstock.INOUT, duration=1, simulated=_fail)
+    def spoil(xs: list[int]) -> None: ...
+
+    @penstock.task(xs=penstock.INOUT, duration=1)
+    def add(xs: list[int]) -> None: ...
+
+    @penstock.task(duration=1, simulated=len)
+    def count(xs: list[int]) -> int:
+        return len(xs)
+
+    with penstock.Runtime(mode="simulated"):
+        xs = [1, 2]
+        add(xs)
+        failed = spoil(xs)
+        with pytest.raises(penstock.DependencyFailed):
+            count(xs).result()
+        assert isinstance(failed.exception(), ValueError)
+        assert count(xs).result() == 2
+        given_up = add(xs)
+        assert penstock.cancel(given_up)
+        assert count(xs).result() == 2

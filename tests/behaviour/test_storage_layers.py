@@ -247,11 +247,11 @@ def test_a_reader_of_the_old_version_keeps_it_while_a_new_one_is_written(
         slow = task(path=penstock.FILE_IN, returns=1)(read_and_wait)(path, door)
         door.arrivals(1)
         write(path, "new")
-        assert read(path).result(10) == "new"
+        assert read(path).result(60) == "new"
         append(path, "er")
-        assert read(path).result(10) == "newer"
+        assert read(path).result(60) == "newer"
         door.let_go()
-        assert slow.result(10) == ("old", "old")
+        assert slow.result(60) == ("old", "old")
     assert path.read_text() == "newer" and not path.is_symlink()
     assert files_below(tmp_path / "fast", tmp_path / "slow") == []
 
@@ -489,7 +489,7 @@ def test_a_device_that_says_it_is_full_is_taken_at_its_word(mode: str, home: Pat
 
     mount = os.path.realpath(tmp_path / "fast")
     with run(mode, storage=small(tmp_path)):
-        places = [layer_of(save(home / f"{i}", mount, f"{i}").result(10), tmp_path) for i in range(3)]
+        places = [layer_of(save(home / f"{i}", mount, f"{i}").result(60), tmp_path) for i in range(3)]
         assert "fast" not in places
     expect_only(home, **{f"{i}": f"{i}" for i in range(3)})
 
@@ -618,7 +618,7 @@ def test_a_program_with_a_resources_file(tmp_path: Path) -> None:
         env=os.environ | {"TERM": "dumb"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.behaviour.modes import Gate
+from tests.faults.programs import segments_in
 
 from penstock import Runtime, barrier, task, wait_on
 
@@ -39,7 +40,7 @@ def test_a_long_stream_in_little_memory() -> None:
             most = max(most, runtime.driver.engine.state.store.used)
         assert sum(wait_on(sums)) == sum(index % 251 for index in range(2000)) * MB
         assert MB <= most <= 30 * MB
-        assert [name for name in os.listdir(runtime.segments.spill_dir) if name.startswith("s")] == []
+        assert segments_in(runtime.segments.spill_dir) == []
 
 
 def test_values_go_while_the_producer_goes_on(gate: Gate) -> None:
@@ -53,10 +54,10 @@ def test_values_go_while_the_producer_goes_on(gate: Gate) -> None:
         stream = gated(gate)
         assert wait_on([total(next(stream)) for _ in range(20)]) == [index * MB for index in range(20)]
         assert not stream.done()
-        deadline = time.monotonic() + 5
-        while os.listdir(runtime.segments.memory_dir) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while segments_in(runtime.segments.memory_dir) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert os.listdir(runtime.segments.memory_dir) == []
+        assert segments_in(runtime.segments.memory_dir) == []
         gate.open()
 
 
@@ -117,9 +118,9 @@ def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gat
         before = settled(tmp_path)
         assert 5 <= before <= 10  # it may be let go a little further, while the program waits for what is there
         gate.open()
-        assert held.result(timeout=10) == 0
+        assert held.result(timeout=60) == 0
         used = use(second)  # its future is kept; the task has read it all the same
-        assert used.result(timeout=10) == 1
+        assert used.result(timeout=60) == 1
         assert 6 <= settled(tmp_path) <= before + 6
         assert wait_on([use(part) for part in stream]) == list(range(2, 50))
 
@@ -176,7 +177,7 @@ def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) 
 
         for _ in range(2):
             use(next(stream)).add_done_callback(note)
-        assert done.wait(30)
+        assert done.wait(60)
         assert sorted(used) == [0, 1]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,12 +175,12 @@ def test_a_stream_returns_nothing_else() -> None:
 def test_outputs_are_used_while_the_producer_goes_on(gate: Gate) -> None:
     stream = gated(gate)
     first = next(stream)
-    assert double(first).result(timeout=10) == [0, 0]
+    assert double(first).result(timeout=60) == [0, 0]
     assert not stream.done()
     with pytest.raises(TypeError, match="has no length yet"):
         len(stream)
     gate.open()
-    assert [future.result(timeout=10) for future in stream] == [[1]]
+    assert [future.result(timeout=60) for future in stream] == [[1]]
     assert stream.done()
 
 
@@ -246,13 +249,122 @@ def test_an_ignored_failure_ends_the_stream_quietly() -> None:
 
 
 @only_workers
-def test_a_stream_can_be_cancelled(gate: Gate) -> None:
+def test_a_stream_can_be_cancelled(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.executors.endings._GRACE", 0.0)  # it does not come to a yield
     stream = gated(gate)
     first = next(stream)
     assert cancel(stream)
     with pytest.raises(penstock.TaskCancelled):
         next(stream)
     assert first.result() == [0]
+
+
+class Cleared:
+    """Written by ``finally``, with the name of what came there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._path.write_text("" if kind is None else ",".join(one.__name__ for one in kind.__mro__))
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, a body comes to its next ``yield`` in time."""
+    monkeypatch.setattr("penstock.executors.endings._GRACE", 60.0)
+
+
+@task(returns=...)
+def endless(cleared: Cleared) -> Iterator[int]:
+    with cleared:
+        for number in itertools.count():
+            yield number
+            time.sleep(0.001)
+
+
+@task(returns=..., ahead=1)
+def held_back(cleared: Cleared) -> Iterator[int]:
+    with cleared:
+        yield from itertools.count()
+
+
+@task(returns=...)
+async def awaiting(cleared: Cleared) -> AsyncIterator[int]:
+    with cleared:
+        for number in itertools.count():
+            yield number
+            await asyncio.sleep(0.001)
+
+
+@task(returns=...)
+def without_yield(cleared: Cleared) -> None:
+    with cleared:
+        while True:
+            ready_value(0)
+            time.sleep(0.001)
+
+
+@pytest.mark.usefixtures("patience")
+@only_workers
+@pytest.mark.parametrize("producer", [endless, held_back, awaiting, without_yield])
+def test_a_cancelled_generator_is_closed(producer: Any, tmp_path: Path) -> None:
+    stream = producer(Cleared(tmp_path / "cleared"))
+    next(stream)
+    assert cancel(stream)
+    with pytest.raises(penstock.TaskCancelled, match="it was cancelled"):
+        wait_on(stream)
+    assert "GeneratorExit" in (tmp_path / "cleared").read_text()
+    assert wait_on(count(3)) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("patience")
+@only_workers
+def test_what_goes_wrong_in_clearing_up_is_told() -> None:
+    @task(returns=...)
+    def careless() -> Iterator[int]:
+        try:
+            for number in itertools.count():
+                yield number
+                time.sleep(0.001)
+        finally:
+            raise RuntimeError("cannot be cleared")
+
+    stream = careless()
+    next(stream)
+    cancel(stream)
+    with pytest.raises(RuntimeError, match="cannot be cleared"):
+        wait_on(stream)
+
+
+@pytest.mark.usefixtures("patience")
+@only_workers
+def test_a_generator_with_a_known_number_of_outputs_is_closed_too(tmp_path: Path) -> None:
+    @task(returns=100_000)
+    def numbers(cleared: Cleared) -> Iterator[int]:
+        with cleared:
+            for number in range(100_000):
+                yield number
+                time.sleep(0.001)
+
+    futures = numbers(Cleared(tmp_path / "cleared"))
+    assert futures[0].result() == 0
+    assert cancel(futures[0]) or cancel(futures[-1])
+    with pytest.raises(penstock.TaskCancelled):
+        futures[-1].result()
+    assert "GeneratorExit" in (tmp_path / "cleared").read_text()
+
+
+@pytest.mark.usefixtures("patience")
+@only_workers
+def test_a_generator_whose_time_is_up_is_closed(tmp_path: Path) -> None:
+    stream = endless.with_options(timeout=2)(Cleared(tmp_path / "cleared"))
+    with pytest.raises(penstock.TaskTimeout):
+        wait_on(stream)
+    assert "GeneratorExit" in (tmp_path / "cleared").read_text()
 
 
 def test_outputs_that_nobody_wants() -> None:
@@ -278,10 +390,10 @@ def test_a_task_waits_for_all_of_a_stream(gate: Gate, second_gate: Gate) -> None
     first = next(stream)
     whole = joined(stream, more=stream)
     gate.open()
-    assert next(stream).result(timeout=10) == [1]
+    assert next(stream).result(timeout=60) == [1]
     assert not whole.done()
     second_gate.open()
-    assert whole.result(timeout=10) == [0, 1, 0, 1]
+    assert whole.result(timeout=60) == [0, 1, 0, 1]
     assert first.result() == [0]
 
 

@@ -78,10 +78,10 @@ def test_a_writer_does_not_wait_for_a_reader_and_the_reader_keeps_its_version(
     gate.open()  # the reader has the old version in its hands and will not end by itself
     bump(numbers)
     new = read(numbers)
-    assert (new.result(30) == 2).all()
+    assert (new.result(60) == 2).all()
     assert not slow.done()
     second_gate.open()
-    before, after = slow.result(30)
+    before, after = slow.result(60)
     assert (before == 1).all() and (after == 1).all()
     assert (wait_on(numbers) == 2).all()
 
@@ -118,7 +118,7 @@ def test_out_does_not_wait_for_earlier_writers(gate: Gate) -> None:
     push_behind_gate(bag, gate)
     old = read(bag)
     renew(bag, [7])
-    assert read(bag).result(30) == [7]
+    assert read(bag).result(60) == [7]
     gate.open()
     assert old.result() == [0, 1]
     assert wait_on(bag) == [7]
@@ -244,3 +244,31 @@ def test_threads_that_update_one_object_lose_nothing(size: int) -> None:
         thread.join()
     assert wait_on(array).tolist() == [40] * size
     assert wait_on(elements) == [[40], [40]]
+
+
+@task(target=OUT, returns=1, on_failure="ignore")
+def write_in_vain(target: list[int]) -> None:
+    target.clear()
+    raise ValueError
+
+
+def test_what_is_only_written_keeps_its_newest_content_if_the_failure_is_ignored() -> None:
+    values: list[int] = []
+    push(values, 1)
+    write_in_vain(values)
+    assert wait_on(values) == [1]
+
+
+@task(target=INOUT, returns=1)
+def append_and_look(target: list[int], value: int, other: list[int]) -> tuple[bool, int]:
+    target.append(value)
+    return target is other, len(other)
+
+
+def test_a_future_stands_for_its_object_that_tasks_update() -> None:
+    made = read([1, 2])
+    values = made.result()
+    assert wait_on(append_and_look(values, 3, made)) == (True, 3)
+    assert wait_on(append_and_look(made, 4, values)) == (True, 4)
+    assert wait_on(task(len)(made)) == 4
+    assert wait_on(made) is values and values == [1, 2, 3, 4]

@@ -383,7 +383,7 @@ def test_barrier_holds_while_a_task_runs(gate: Gate) -> None:
     waiter.start()
     assert not over.wait(0.05)
     gate.open()
-    assert over.wait(30)
+    assert over.wait(60)
     waiter.join()
     assert future.done()
 

@@ -18,8 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from penstock.errors import MissingObject, StorageError
+from penstock.errors import MissingObject, StorageError, StoreUnreachable
 from penstock.persistent.stores import Store, Wanted
+from penstock.persistent.upkeep import clean, collect, inspect, settle
 
 #: the edges of what is in the manifest, of what travels together, and of blocks
 SIZES = [0, 1, 100, 16 * 1024, 16 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 300_000]
@@ -119,6 +120,13 @@ class PersistentStoreContract:
         store.put(identifier + "2", [b"other"], "Kind")
         assert bytes(self.another(store).get([Wanted(identifier)])[0].parts[0]) == content(1, 100_000)
         assert store.delete(identifier) and store.exists(identifier + "2") and not store.exists(identifier)
+
+    def test_ids_that_look_like_keys_of_others_are_objects_of_their_own(self, store: Store) -> None:
+        ids = ["x", "{x}", "{{x}}", "={x}", "=x", "x:0", "object:x", "%7Bx%7D"]
+        for identifier in ids:
+            store.put(identifier, [identifier.encode()], "Kind")
+        assert [bytes(found.parts[0]).decode() for found in store.get(list(map(Wanted, ids)))] == ids
+        assert sorted(identifier for identifier, _ in store.inventory()) == sorted(ids)
 
     def test_many_objects_are_read_together_and_in_order(self, store: Store) -> None:
         for i in range(20):
@@ -333,6 +341,109 @@ class PersistentStoreContract:
             if survived:
                 break
         assert survived and seen == {False, True} and moment > 2
+
+    @pytest.mark.parametrize("change", ["put", "keep", "delete", "drop"])
+    def test_what_a_killed_writer_leaves_is_removed_by_who_comes_next(self, store: Store, change: str) -> None:
+        """At whatever step it was killed: one state is left, whole, and no byte that is not of it."""
+
+        def write(mine: Store) -> None:
+            if change == "delete":
+                mine.delete("x")
+            elif change == "put":
+                mine.put("x", [content(3, 210_000)], "Kind")
+            else:
+                now = mine.entry("x").token
+                mine.put("x", [content(3, 210_000)], "Kind", keep=True)
+                if change == "drop":
+                    mine.drop("x", now)
+
+        for moment in range(100):
+            store.put("x", [content(1, 200_000)], "Kind")
+            survived = self._killed_at(moment, store, write)
+            collect(store)
+            report = inspect(store)
+            assert report.is_fine, f"killed before step {moment}: {report}"
+            sizes = [entry.size for one in report.objects for entry in one.manifest.entries()]
+            assert sizes in ([200_000], [210_000], []) and self.bytes_left(store) == sum(sizes), f"step {moment}"
+            if survived:
+                break
+        assert survived and moment > 2
+
+    def test_states_that_a_living_run_keeps_stay_whoever_writes_and_go_with_it(self, store: Store) -> None:
+        other = self.another(store)
+        for size in (100, 100_000):
+            first = store.put("x", [content(1, size)], "Kind")
+            store.put("x", [content(2, size)], "Kind", keep=True)
+            collect(other)
+            assert not inspect(other).left
+            other.put("x", [content(3, size)], "Kind")
+            other.put("x", [content(4, size)], "Kind", keep=True)
+            assert bytes(other.get([Wanted("x", first.token)])[0].parts[0]) == content(1, size)
+        store.runs.let_go()  # as the kernel, or the server, does for one that was killed
+        report = inspect(other)
+        assert len(report.dead) == 1 and len(report.left) == 1 and not report.is_fine
+        other.put("x", [content(5, 100_000)], "Kind", keep=True)
+        assert not inspect(other).left and len(other._manifest("x")[1].kept) == 2
+        collect(other)
+        assert not inspect(other).dead
+        settle(other, other.run)
+        assert inspect(other).is_fine and self.bytes_left(store) == 100_000
+        other.close()
+
+    def test_a_dead_run_is_cleaned_up_after_and_a_living_one_is_not_touched(self, store: Store) -> None:
+        dead, living = self.another(store), self.another(store)
+        for name, one in (("dead", dead), ("living", living)):
+            one.put(name, [content(1, 70_000)], "Kind")
+            one.put(name, [content(2, 70_000)], "Kind", keep=True)
+            one.stage(name, [content(3, 70_000)], "Kind")
+        dead.runs.let_go()
+        report = inspect(store)
+        assert [name for name, _ in report.left] == ["dead"] and not report.orphans
+        assert (len(report.dead), len(report.living)) == (1, 1)
+        clean(store, report, damaged=False)
+        assert inspect(store).is_fine and self.bytes_left(store) == 4 * 70_000
+        living.close()
+
+    def test_objects_whose_blocks_are_gone_and_blocks_without_an_object_are_found(self, store: Store) -> None:
+        whole, lost = (store.put(name, [content(1, 100_000)], "Kind") for name in ("whole", "lost"))
+        store._erase([("lost", lost)])
+        nobodys = store.stage("nobody", [content(2, 90_000)], "Kind")
+        store._settled([nobodys.entry])
+        report = inspect(store)
+        assert [one.identifier for one in report.damaged] == ["lost"]
+        assert sum(one.size for one in report.orphans) == 90_000 and not report.is_fine
+        clean(store, report, damaged=False)
+        assert not inspect(store).orphans and store.exists("lost")
+        clean(store, report, damaged=True)
+        assert inspect(store).is_fine and not store.exists("lost") and store.entry("whole").token == whole.token
+
+    @pytest.mark.parametrize("repeated", [True, False])
+    def test_an_exchange_whose_answer_is_lost(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, repeated: bool
+    ) -> None:
+        """A client that repeats its request is told that somebody was faster: itself."""
+        store.put("x", [content(1, 70_000)], "Kind")
+        before, swap, lost = store.entry("x").token, store._swap, [1]
+
+        def answer_is_lost(changes: Any) -> list[bool]:
+            outcome = swap(changes)
+            if lost:
+                lost.clear()
+                if not repeated:
+                    raise StoreUnreachable("gone for a moment")
+                return [False] * len(changes)
+            return outcome
+
+        staged = store.stage("x", [content(2, 70_000)], "Kind", base=before)
+        monkeypatch.setattr(store, "_swap", answer_is_lost)
+        if repeated:
+            store.switch([staged])
+        else:
+            with pytest.raises(StoreUnreachable, match="gone for a moment"):
+                store.switch([staged])
+        monkeypatch.undo()
+        assert bytes(store.get([Wanted("x")])[0].parts[0]) == content(1 + repeated, 70_000)
+        assert repeated or self.bytes_left(store) == 70_000
 
     def _killed_at(self, moment: int, store: Store, write: Callable[[Store], object]) -> bool:
         """Write in a process that is killed before it takes its n-th step; True if it had come to its end by then."""

@@ -17,7 +17,7 @@ from types import TracebackType
 import psutil
 from tests.own_place import memory_dir, user_environment
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 #: what most programs begin with; a task calls `arrive()` to say "I run", the test reads it from the program's output
 PROLOGUE = """
@@ -124,7 +124,7 @@ def surroundings(**changes: str) -> dict[str, str]:
     return {**user_environment(PYTHONPATH=path, PYTHONUNBUFFERED="1"), **changes}
 
 
-def run(folder: Path, source: str, within: float = 20.0) -> tuple[int, str, str]:
+def run(folder: Path, source: str, within: float = 60.0) -> tuple[int, str, str]:
     """Run a program to its end; it must leave no directory behind."""
     with Program(folder, source) as program:
         status, output, errors = program.ends(within)
@@ -132,7 +132,7 @@ def run(folder: Path, source: str, within: float = 20.0) -> tuple[int, str, str]
     return status, output, errors
 
 
-def gone(family: list[psutil.Process], program: Program, within: float = 2.0) -> None:
+def gone(family: list[psutil.Process], program: Program, within: float = 60.0) -> None:
     """Assert that processes and directories of a run vanish in time."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline and (any(alive(process) for process in family) or program.leftovers()):
@@ -153,7 +153,7 @@ def segments_in(*folders: str) -> list[str]:
     return [name for folder in folders for name in os.listdir(folder) if name.startswith("s")]
 
 
-def empties(*folders: str, within: float = 2.0) -> bool:
+def empties(*folders: str, within: float = 60.0) -> bool:
     """Whether the segments in folders are deleted, which happens in the background."""
     deadline = time.monotonic() + within
     while segments_in(*folders) and time.monotonic() < deadline:

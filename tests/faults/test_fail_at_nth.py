@@ -121,7 +121,7 @@ def test_disk_full_at_any_call_while_the_old_file_is_read(tmp_path: Path, monkey
             reader = failing_disk.read_slowly(path, gate)
             gate.wait_reached()
             written = failing_disk.write(path, "new\n")
-            penstock.wait([written], timeout=10)
+            penstock.wait([written], timeout=60)
             assert Path(path).read_text() == "old\n"  # not while somebody reads it
             gate.release()
             read.append(reader.result())
@@ -172,7 +172,7 @@ def test_publication_that_fails_in_the_main_program_is_told_and_loses_nothing(
     reader = failing_disk.read_slowly(str(path), gate)
     gate.wait_reached()
     written = failing_disk.write(str(path), "new\n")
-    penstock.wait([written], timeout=10)
+    penstock.wait([written], timeout=60)
     monkeypatch.setattr(os, "replace", refuse)
     gate.release()
     assert reader.result() == "old\n"

@@ -113,7 +113,7 @@ def test_full_layer_overflows_to_the_next(disk: Path, spare: Path, home: Path, m
     with runtime.driver.lock:
         assert [device.name for device in runtime.driver.engine.state.ledger.devices()] == ["disk", "spare"]
     for number in range(4):
-        tasks.write(home / f"{number}", number, SIZE).result(timeout=10)
+        tasks.write(home / f"{number}", number, SIZE).result(timeout=60)
         assert (home / f"{number}").read_bytes() == content(number, SIZE)
     assert holds(disk) == ["0", "1"]
     assert holds(spare) == ["2", "3"]
@@ -129,7 +129,7 @@ def test_overflow_is_not_counted_as_a_retry(disk: Path, spare: Path, home: Path)
     occupy(disk)
     start(layer("disk", disk), layer("spare", spare))
     # It is not retried on failure at all, and yet it overflows.
-    tasks.write(home / "file", 1, SIZE).result(timeout=10)
+    tasks.write(home / "file", 1, SIZE).result(timeout=60)
     penstock.stop()
     assert_home(home / "file", 1, SIZE)
 
@@ -138,7 +138,7 @@ def test_overflow_is_not_counted_as_a_retry(disk: Path, spare: Path, home: Path)
 def test_error_that_was_caused_by_a_full_disk_counts_as_one(disk: Path, spare: Path, home: Path, mode: str) -> None:
     occupy(disk)
     start(layer("disk", disk), layer("spare", spare), mode=mode)
-    tasks.wrap_the_error(home / "file", 1, SIZE).result(timeout=10)
+    tasks.wrap_the_error(home / "file", 1, SIZE).result(timeout=60)
     penstock.stop()
     assert_home(home / "file", 1, SIZE)
     assert remains(spare) == []
@@ -151,7 +151,7 @@ def test_layer_without_inodes_overflows_too(tmp_path: Path, spare: Path, home: P
             (crowded / f"foreign-{number}").touch()
         start(layer("crowded", crowded), layer("spare", spare), mode=mode)
         for number in range(3):
-            tasks.write(home / f"{number}", number).result(timeout=10)
+            tasks.write(home / f"{number}", number).result(timeout=60)
         penstock.stop()
         assert [path for path in remains(crowded) if "foreign" not in path] == []
     for number in range(3):
@@ -163,7 +163,7 @@ def test_file_too_large_for_one_layer_goes_to_the_one_that_bears_it(
     tmp_path: Path, disk: Path, home: Path, mode: str
 ) -> None:
     start(layer("disk", disk), layer("large", tmp_path / "large"), mode=mode)
-    tasks.write(home / "file", 1, 12 * MB).result(timeout=10)
+    tasks.write(home / "file", 1, 12 * MB).result(timeout=60)
     penstock.stop()
     assert_home(home / "file", 1, 12 * MB)
     assert remains(disk) == []
@@ -176,7 +176,7 @@ def test_file_too_large_for_one_layer_goes_to_the_one_that_bears_it(
 def test_files_move_out_of_the_way_when_every_layer_is_full(disk: Path, home: Path, mode: str) -> None:
     runtime = start(layer("disk", disk), mode=mode)
     futures = [tasks.write(home / f"{number}", number, SIZE) for number in range(7)]
-    penstock.wait(futures, timeout=20)
+    penstock.wait(futures, timeout=60)
     for number, future in enumerate(futures):
         assert future.exception() is None
         assert (home / f"{number}").read_bytes() == content(number, SIZE)
@@ -198,8 +198,8 @@ def test_producers_wait_for_a_reader_of_a_full_layer(disk: Path, home: Path, gat
     assert devices(runtime)["disk"].doubts > 0
     assert not late.done()
     gate.release()
-    assert [reader.result(timeout=10) for reader in readers] == [content(0, SIZE), content(1, SIZE)]
-    late.result(timeout=10)
+    assert [reader.result(timeout=60) for reader in readers] == [content(0, SIZE), content(1, SIZE)]
+    late.result(timeout=60)
     penstock.stop()
     assert_home(home / "late", 2, SIZE)
 
@@ -213,7 +213,7 @@ def test_producers_wait_until_the_program_deletes_a_file(disk: Path) -> None:
     assert devices(runtime)["disk"].doubts > 0
     penstock.delete_file(disk / "0")
     with takes_less_than(crowding.GRACE):
-        late.result(timeout=15)
+        late.result(timeout=60)
     assert_sums(runtime)
     penstock.stop()
     assert names_in(disk) == ["1", "late"]
@@ -228,7 +228,7 @@ def test_producers_wait_until_somebody_else_makes_room(disk: Path, home: Path) -
     wait_until(lambda: devices(runtime)["disk"].doubts > 0)
     foreign.unlink()
     with takes_less_than(crowding.GRACE):
-        late.result(timeout=15)
+        late.result(timeout=60)
     penstock.stop()
     assert_home(home / "late", 1, SIZE)
 
@@ -248,14 +248,14 @@ def test_task_is_refused_when_nothing_can_make_room(
     refused = tasks.write(home / "file", 1, SIZE)
     consumer = tasks.read(home / "file")
     with pytest.raises(StorageFull) as caught:
-        refused.result(timeout=8)
+        refused.result(timeout=60)
     for part in ("write#1", "disk", str(disk), "spare", str(spare), "full", "no storage layer has room"):
         assert part in str(caught.value)
     with pytest.raises(penstock.DependencyFailed, match="no storage layer has room"):
-        consumer.result(timeout=5)
+        consumer.result(timeout=60)
     assert_given_back(runtime)
     small = tasks.write(home / "small", 2, 1000)  # there is room for less
-    small.result(timeout=15)
+    small.result(timeout=60)
     penstock.stop()
     assert (home / "file").read_text() == "old"
     assert_home(home / "small", 2)
@@ -278,7 +278,7 @@ def test_refusal_is_told_at_the_end_if_nobody_looks(disk: Path, home: Path, mode
 def test_files_that_were_reported_done_are_complete_whatever_is_refused(disk: Path) -> None:
     start(layer("disk", disk), io_executors=4)
     futures = [tasks.write(disk / f"{number}", number, SIZE) for number in range(6)]
-    penstock.wait(futures, timeout=25)
+    penstock.wait(futures, timeout=60)
     done = [number for number, future in enumerate(futures) if future.exception() is None]
     assert len(done) == 2
     penstock.stop()
@@ -295,12 +295,12 @@ def test_flush_to_a_full_layer_leaves_the_file_where_it_is(tmp_path: Path, disk:
     fast = layer("fast", tmp_path / "fast", bandwidth="200MB/s")
     runtime = start(fast, layer("disk", disk), mode=mode, data_movement=True)
     foreign = occupy(disk)
-    tasks.write(disk / "file", 1, SIZE).result(timeout=10)
+    tasks.write(disk / "file", 1, SIZE).result(timeout=60)
     wait_until(lambda: bool(errors_of(runtime)))
     assert "No space left" in errors_of(runtime)[0]
     assert (disk / "file").is_symlink()
     assert (disk / "file").read_bytes() == content(1, SIZE)
-    assert tasks.read(disk / "file").result(timeout=10) == content(1, SIZE)
+    assert tasks.read(disk / "file").result(timeout=60) == content(1, SIZE)
     assert_given_back(runtime)
     foreign.unlink()
     penstock.stop()
@@ -359,16 +359,16 @@ for number in range(3):
 def test_layer_that_is_removed_under_the_run(tmp_path: Path, home: Path, mode: str) -> None:
     fast = tmp_path / "fast"
     runtime = start(layer("fast", fast), mode=mode)
-    tasks.write(home / "lost", 1).result(timeout=10)
+    tasks.write(home / "lost", 1).result(timeout=60)
     shutil.rmtree(fast)
     fast_again = tasks.write(home / "file", 2)
-    error = fast_again.exception(timeout=10)
+    error = fast_again.exception(timeout=60)
     if error is not None:
         assert str(fast) in str(error)
     with pytest.raises(FileNotFoundError):
-        tasks.read(home / "lost").result(timeout=10)
+        tasks.read(home / "lost").result(timeout=60)
     assert_given_back(runtime)
-    with takes_less_than(10), pytest.raises(Exception, match="lost") as caught:
+    with takes_less_than(60), pytest.raises(Exception, match="lost") as caught:
         penstock.stop()
     assert str(home / "lost") in str(caught.value)
     assert "is kept as" not in str(caught.value)  # it is not
@@ -377,15 +377,15 @@ def test_layer_that_is_removed_under_the_run(tmp_path: Path, home: Path, mode: s
 @MODES
 def test_layer_that_becomes_read_only(disk: Path, home: Path, mode: str) -> None:
     runtime = start(layer("disk", disk), mode=mode)
-    tasks.write(home / "early", 1).result(timeout=10)
+    tasks.write(home / "early", 1).result(timeout=60)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     late = tasks.write(home / "late", 2)
     with pytest.raises(OSError, match="storage layer disk") as caught:
-        late.result(timeout=10)
+        late.result(timeout=60)
     assert caught.value.errno == errno.EROFS
-    assert tasks.read(home / "early").result(timeout=10) == content(1)
+    assert tasks.read(home / "early").result(timeout=60) == content(1)
     assert_given_back(runtime)
-    with takes_less_than(10), contextlib.suppress(OSError):  # it may say what it could not delete
+    with takes_less_than(60), contextlib.suppress(OSError):  # it may say what it could not delete
         penstock.stop()
     assert names_in(home) == ["early"]
     assert_home(home / "early", 1)
@@ -394,11 +394,11 @@ def test_layer_that_becomes_read_only(disk: Path, home: Path, mode: str) -> None
 @MODES
 def test_deletion_on_a_layer_that_became_read_only_does_not_hang(disk: Path, home: Path, mode: str) -> None:
     start(layer("disk", disk), mode=mode)
-    tasks.write(home / "file", 1).result(timeout=10)
+    tasks.write(home / "file", 1).result(timeout=60)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     penstock.delete_file(home / "file")
-    tasks.read(__file__).result(timeout=10)
-    with takes_less_than(10):
+    tasks.read(__file__).result(timeout=60)
+    with takes_less_than(60):
         penstock.stop()
     assert names_in(home) == []
 
@@ -406,12 +406,12 @@ def test_deletion_on_a_layer_that_became_read_only_does_not_hang(disk: Path, hom
 @MODES
 def test_home_that_becomes_read_only(tmp_path: Path, disk: Path, mode: str) -> None:
     start(layer("fast", tmp_path / "fast"), mode=mode)
-    tasks.write(disk / "early", 1).result(timeout=10)
+    tasks.write(disk / "early", 1).result(timeout=60)
     penstock.barrier()
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     newer = [tasks.write(disk / "late", 2), tasks.write(disk / "early", 3)]
-    penstock.wait(newer, timeout=10)
-    with takes_less_than(10), pytest.raises(Exception, match="Read-only"):
+    penstock.wait(newer, timeout=60)
+    with takes_less_than(60), pytest.raises(Exception, match="Read-only"):
         penstock.stop()
     assert (disk / "early").read_bytes() == content(1)
     written = [Path(path).read_bytes() for path in remains(tmp_path / "fast") if Path(path).is_file()]
@@ -424,7 +424,7 @@ def test_task_that_deletes_its_own_output(tmp_path: Path, home: Path, mode: str)
     (home / "file").write_text("old")
     runtime = start(layer("fast", tmp_path / "fast"), mode=mode)
     with pytest.raises(penstock.TaskError, match=r"write_and_delete.*did not create .*file"):
-        tasks.write_and_delete(home / "file", 1).result(timeout=10)
+        tasks.write_and_delete(home / "file", 1).result(timeout=60)
     assert_given_back(runtime)
     penstock.stop()
     assert (home / "file").read_text() == "old"
@@ -440,7 +440,7 @@ def nobody_waits_at_pipes(folder: Path) -> Iterator[None]:
             if path.is_fifo():
                 os.close(os.open(path, os.O_RDWR))
 
-    late = threading.Timer(5, open_them)
+    late = threading.Timer(90, open_them)
     late.start()
     try:
         yield
@@ -452,9 +452,9 @@ def nobody_waits_at_pipes(folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link", "relative link"])
 def test_output_that_is_no_plain_file(tmp_path: Path, home: Path, kind: str, mode: str) -> None:
     runtime = start(layer("fast", tmp_path / "fast"), mode=mode)
-    error = tasks.make_oddly(home / "file", kind).exception(timeout=10)
+    error = tasks.make_oddly(home / "file", kind).exception(timeout=60)
     assert_given_back(runtime)
-    with nobody_waits_at_pipes(tmp_path), takes_less_than(4):
+    with nobody_waits_at_pipes(tmp_path), takes_less_than(60):
         penstock.stop()
     assert remains(tmp_path / "fast") == []
     if error is None:  # the file that a link leads to is as good
@@ -470,9 +470,9 @@ def test_output_that_is_no_plain_file(tmp_path: Path, home: Path, kind: str, mod
 def test_file_in_a_folder_that_does_not_exist(tmp_path: Path, home: Path, mode: str) -> None:
     runtime = start(layer("fast", tmp_path / "fast"), mode=mode)
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        tasks.write(home / "nowhere" / "file", 1).result(timeout=10)
+        tasks.write(home / "nowhere" / "file", 1).result(timeout=60)
     assert_given_back(runtime)
-    tasks.write(home / "file", 2).result(timeout=10)
+    tasks.write(home / "file", 2).result(timeout=60)
     penstock.stop()
     assert_home(home / "file", 2)
     assert remains(tmp_path / "fast") == []
@@ -483,9 +483,9 @@ def test_folder_of_a_file_that_goes_away_before_the_file_is_home(tmp_path: Path,
     fast, folder = tmp_path / "fast", home / "folder"
     folder.mkdir()
     runtime = start(layer("fast", fast), mode=mode)
-    tasks.write(folder / "file", 1).result(timeout=10)
+    tasks.write(folder / "file", 1).result(timeout=60)
     shutil.rmtree(folder)
-    with takes_less_than(10), pytest.raises(Exception, match="No such file") as caught:
+    with takes_less_than(60), pytest.raises(Exception, match="No such file") as caught:
         penstock.stop()
     assert str(folder / "file") in str(caught.value)
     assert holds(fast) == ["file"]  # what a task has written is not thrown away
@@ -499,10 +499,10 @@ def test_folder_of_a_file_that_goes_away_before_the_file_is_home(tmp_path: Path,
 def test_name_that_became_a_folder(tmp_path: Path, home: Path, mode: str) -> None:
     fast = tmp_path / "fast"
     start(layer("fast", fast), mode=mode)
-    tasks.write(home / "file", 1).result(timeout=10)
+    tasks.write(home / "file", 1).result(timeout=60)
     (home / "file").unlink()
     (home / "file").mkdir()
-    with takes_less_than(10), pytest.raises(Exception, match=r"home/file") as caught:
+    with takes_less_than(60), pytest.raises(Exception, match=r"home/file") as caught:
         penstock.stop()
     assert names_in(home) == ["file"]
     kept = next(path for path in remains(fast) if path.endswith("/file"))

@@ -170,7 +170,7 @@ def test_all_ways_to_get_results(runtime: Runtime) -> None:
         seen.set()
 
     futures[6].add_done_callback(note)
-    assert seen.wait(20)
+    assert seen.wait(60)
     assert told == [6]
 
 
@@ -185,7 +185,7 @@ def test_a_callback_in_the_control_thread_waits_for_what_is_computed_again(runti
         seen.set()
 
     make(2.0).add_done_callback(note)
-    assert seen.wait(20)
+    assert seen.wait(60)
     assert told == [1]
 
 
@@ -197,7 +197,7 @@ def test_threads_that_ask_for_the_same(runtime: Runtime, tally: Tally) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert values == [3.0] * 4
     assert tally.count() == 2
 

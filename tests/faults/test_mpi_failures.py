@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -98,7 +99,7 @@ def test_a_rank_that_fails_fails_the_task_at_once(runtime: Runtime, how: str) ->
     """The others wait in a barrier for it; they are killed."""
     kind, complaint = FAILURES[how]
     ranks = [psutil.Process(pid) for pid in wait_on(meet())]
-    with takes_less_than(5):
+    with takes_less_than(60):
         future = one_fails(how)
         with pytest.raises(kind) as caught:
             wait_on(future)
@@ -143,7 +144,7 @@ def two_take_longer(how: str) -> Any:
 @pytest.mark.parametrize("how", ["bcast", "allreduce"])
 def test_ranks_that_wait_for_one_that_has_returned_are_told_of(runtime: Runtime, how: str) -> None:
     future = one_leaves_early(how)
-    with takes_less_than(15), pytest.raises(TaskFailed) as caught:
+    with takes_less_than(60), pytest.raises(TaskFailed) as caught:
         wait_on(future)
     assert f"rank 0 of 3: it waits in {how}(), but rank 2 returned already" in str(caught.value)
     assert "in one_leaves_early" in str(caught.value)
@@ -165,19 +166,23 @@ def held(gate: TaskSide) -> Any:
     return os.getpid()
 
 
+def _about(process: psutil.Process) -> tuple[str, list[str]]:
+    """Its name and its command line; nothing if it has ended while we look."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name(), process.cmdline() if alive(process) else []
+    return "", []
+
+
 def ranks_among(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that are ranks, and not what has started them."""
-    return [
-        one
-        for one in processes
-        if alive(one) and "penstock.executors.mpi_worker" in one.cmdline() and "python" in one.name()
-    ]
+    about = [(one, *_about(one)) for one in processes]
+    return [one for one, name, line in about if "penstock.executors.mpi_worker" in line and "python" in name]
 
 
 def of_worlds() -> dict[str, list[psutil.Process]]:
     """The processes of our worlds: ranks, and others by their name."""
     family = psutil.Process().children(recursive=True)
-    named = {name: [one for one in family if name in one.name()] for name in ("mpiexec", "hydra_pmi_proxy")}
+    named = {name: [one for one in family if name in _about(one)[0]] for name in ("mpiexec", "hydra_pmi_proxy")}
     return {"rank": ranks_among(family), **named}
 
 
@@ -186,7 +191,7 @@ def test_a_world_killed_from_outside_fails_the_task(runtime: Runtime, gate: Gate
     future = held(gate)
     gate.wait_reached(2)
     processes = of_worlds()
-    with takes_less_than(8):
+    with takes_less_than(60):
         processes[victim][-1].kill()
         with pytest.raises((WorkerDied, TaskFailed)):
             wait_on(future)
@@ -196,7 +201,7 @@ def test_a_world_killed_from_outside_fails_the_task(runtime: Runtime, gate: Gate
 
 
 def wait_for_the_end_of(processes: list[psutil.Process]) -> None:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while any(alive(process) for process in processes) and time.monotonic() < until:
         time.sleep(0.01)
     assert not [process for process in processes if alive(process)]
@@ -213,13 +218,13 @@ def test_an_idle_world_that_is_killed_harms_nobody(runtime: Runtime) -> None:
 @task(returns=list, timeout=3)
 def too_long() -> None:
     if mpi.comm().rank == 0:
-        time.sleep(60)
+        time.sleep(600)
     mpi.comm().Barrier()
 
 
 def test_a_timeout_kills_the_world(runtime: Runtime) -> None:
     future = too_long()
-    with takes_less_than(8), pytest.raises(TaskTimeout):
+    with takes_less_than(60), pytest.raises(TaskTimeout):
         wait_on(future)
     wait_for_the_end_of(of_worlds()["rank"])
 
@@ -230,7 +235,7 @@ def test_cancelling_kills_the_world(runtime: Runtime, gate: Gate) -> None:
     ranks = of_worlds()["rank"]
     assert ranks
     cancel(future)
-    with takes_less_than(5), pytest.raises(TaskCancelled):
+    with takes_less_than(60), pytest.raises(TaskCancelled):
         wait_on(future)
     wait_for_the_end_of(ranks)
 
@@ -366,3 +371,17 @@ def test_stopping_ends_idle_worlds(tmp_path: Path) -> None:
         family = program.family()
         program.ends(10)
         gone(family, program)
+
+
+@mpi(processes=2)
+@task(returns=list)
+def topology_files() -> list[str]:
+    """What the process that started this rank has open of the kind."""
+    parent = f"/proc/{os.getppid()}/fd"
+    targets = [os.readlink(f"{parent}/{one}") for one in os.listdir(parent) if os.path.lexists(f"{parent}/{one}")]
+    return [target for target in targets if "hydra_hwloc_xmlfile_" in target]
+
+
+def test_a_world_leaves_no_description_of_the_machine(runtime: Runtime) -> None:
+    for files in topology_files().result():
+        assert all(path.endswith(" (deleted)") for path in files)

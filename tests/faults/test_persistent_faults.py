@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.faults.programs import Program
+from tests.faults.programs import Program, gone
 
 import penstock
 from penstock import INOUT, PersistentObject, StoreFull, StoreUnreachable, WorkerDied, task
 from penstock.errors import MissingObject, SerializationError
 from penstock.persistent.redis_store import manifest_key
 from penstock.persistent.servers import start_servers
+from penstock.persistent.upkeep import collect, inspect
 from penstock.persistent.where import current_store, open_store
 
 pytest.importorskip("redis")
@@ -48,7 +49,7 @@ class Held(penstock.PersistentObject):
 @task(held=INOUT)
 def hold(held):
     arrive(os.getpid(), *SERVERS)
-    time.sleep(60)
+    time.sleep(600)
 
 with penstock.Runtime(store="redis-start:", mode={mode!r}, cpus=1) as runtime:
     SERVERS = runtime.objects._servers.pids
@@ -63,7 +64,7 @@ def test_a_program_that_is_killed_leaves_no_server(tmp_path: Path, mode: str) ->
         _, server = map(int, program.arrival().split())
         assert os.path.exists(f"/proc/{server}")
         os.kill(program.process.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while os.path.exists(f"/proc/{server}") and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not os.path.exists(f"/proc/{server}")
@@ -94,6 +95,75 @@ def test_a_task_whose_object_does_not_fit_fails_and_the_old_one_stays() -> None:
         assert found.array.shape == (1000,)
         grow(held, 100_000).result()
         assert penstock.wait_on(held).array.shape == (100_000,)
+
+
+# --- a program ends while tasks read an older state -------------------------------------------------------------------
+
+READS_OLD = """
+import numpy
+
+class Held(penstock.PersistentObject):
+    array = ()
+
+@task()
+def linger(held):
+    arrive("reads")
+    time.sleep(600)
+
+@task(held=INOUT)
+def change(held, number):
+    held.array = numpy.full(50_000, float(number))
+
+if {raises}:
+    signal.signal(signal.SIGUSR1, lambda *_: exec("raise RuntimeError"))
+with penstock.Runtime(store={store!r}, mode="parallel", cpus=2):
+    held = Held()
+    held.array = numpy.zeros(50_000)
+    held.make_persistent("shared")
+    linger(held)
+    for number in range(3):
+        change(held, number).result()
+    arrive("changed")
+    time.sleep(600)
+"""
+
+NEXT = """
+class Held(penstock.PersistentObject):
+    array = ()
+
+with penstock.Runtime(store={store!r}, mode="parallel", cpus=1):
+    assert Held.get_by_id("shared").array[0] == 2
+"""
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT", "SIGUSR1"])
+def test_states_that_a_program_kept_for_its_readers_do_not_outlive_it(address: str, tmp_path: Path, end: str) -> None:
+    """However it ends; of one that is killed, the next program removes them."""
+    if address.startswith("redis-cluster:") and end != "SIGKILL":
+        pytest.skip("as on one server")
+    for name in ("first", "next"):
+        (tmp_path / name).mkdir()
+    with Program(tmp_path / "first", READS_OLD.format(store=address, raises=end == "SIGUSR1")) as program:
+        assert {program.arrival(), program.arrival()} == {"reads", "changed"}
+        store = open_store(address)
+        deadline = time.monotonic() + 60
+        while len(store._manifest("shared")[1].kept) != 1 and time.monotonic() < deadline:
+            time.sleep(0.01)  # those that nobody reads are dropped soon
+        kept = inspect(store)
+        assert [len(one.manifest.kept) for one in kept.objects] == [1] and kept.is_fine  # it is of use yet
+        collect(store)
+        assert inspect(store) == kept
+        family = program.family()
+        os.kill(program.process.pid, getattr(signal, end))
+        program.process.wait(60)
+        gone(family, program, within=60)
+    if end in ("SIGKILL", "SIGTERM"):  # Python ends at once on either
+        assert inspect(store).left
+        with Program(tmp_path / "next", NEXT.format(store=address)) as program:
+            assert program.process.wait(60) == 0, program.process.stderr.read()  # type: ignore[union-attr]
+    report = inspect(store)
+    assert report.is_fine and not report.living and [len(one.manifest.kept) for one in report.objects] == [0]
+    store.close()
 
 
 # --- killed while storing ---------------------------------------------------------------------------------------------
@@ -302,6 +372,6 @@ def test_of_two_programs_that_update_one_object_neither_undoes_what_the_other_di
     with program("after", BEFORE_AND_AFTER.format(store=address, action=count)) as after:
         end(after)
     store = open_store(address)
-    # The last state of the program that ended first may stay: nobody knows that no task of it is to read it.
-    assert len(store._manifest("shared")[1].kept) <= 1
+    report = inspect(store)
+    assert report.is_fine and not store._manifest("shared")[1].kept
     store.close()

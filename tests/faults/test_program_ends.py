@@ -416,7 +416,7 @@ def test_thread_that_waits_is_told_when_another_one_stops_the_run(runtime: Runti
     thread.start()
     thread.join(0.1)  # it waits: nothing tells when it has begun to
     penstock.stop(abort=True)
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     assert isinstance(heard[0], penstock.PenstockError)
     assert "stopped" in str(heard[0])
@@ -449,7 +449,7 @@ def test_output_into_a_closed_pipe_does_not_keep_the_program_from_ending(tmp_pat
         program.process.stdout.close()  # as `head` does
         while program.arrival() != "done":
             continue
-        program.process.wait(5)
+        program.process.wait(60)
         gone([], program)
 
 
@@ -529,7 +529,7 @@ if pid == 0:
             [process for process in program.family() if process.pid != fork] if program.process.poll() is None else []
         )
         try:
-            program.process.wait(5)
+            program.process.wait(60)
             gone(family, program)
         finally:
             os.kill(fork, signal.SIGKILL)

@@ -51,7 +51,7 @@ def size(count: int) -> str:
     return f"{count}B"
 
 
-def until(reached: Callable[[], Any], within: float = 20.0) -> None:
+def until(reached: Callable[[], Any], within: float = 60.0) -> None:
     deadline = time.monotonic() + within
     while not reached():
         assert time.monotonic() < deadline
@@ -144,7 +144,7 @@ def test_a_place_that_cannot_be_written_keeps_everything_in_memory(tmp_path: Pat
 @constraint(storage_bw="1GB/s")
 @task
 def occupy(path: str) -> int:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not os.path.exists(path) and time.monotonic() < deadline:
         time.sleep(0.005)
     return 1
@@ -201,14 +201,14 @@ def test_a_task_cancelled_while_it_waits_for_a_slow_restore(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("abort", [True, False])
 def test_a_run_that_ends_in_the_middle_of_a_spill_leaves_nothing(tmp_path: Path, abort: bool) -> None:
-    slow = layer("slow", tmp_path / "slow", curve=[[1, size(SIZE // 4) + "/s"]])  # four seconds each
+    slow = layer("slow", tmp_path / "slow", curve=[[1, size(SIZE // 16) + "/s"]])  # sixteen seconds each
     runtime = start(slow, store_capacity=size(2 * SIZE))
     arrays = [make(number) for number in range(8)]
     penstock.wait(arrays)
     until(lambda: devices(runtime)["slow"].moves)
     began = time.monotonic()
     runtime.stop(abort=abort)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15  # what is left to move would take longer
     assert [float(array.result()[0]) for array in arrays] == [float(number) for number in range(8)]
     assert remains(tmp_path / "slow") == []
     assert not os.path.exists(runtime.segments.memory_dir)
@@ -302,7 +302,7 @@ penstock.wait(futures)
 store = runtime.driver.engine.state.store
 futures += [make(number) for number in range(3, 5)]
 assert wait_on([total(future) for future in futures]) == [number * {NUMBERS}.0 for number in range(5)]
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 60
 while not store.refused and time.monotonic() < deadline:
     time.sleep(0.01)
 print("refused", list(store.refused))

@@ -606,7 +606,7 @@ def test_consumer_called_after_the_failure_fails_as_well(either_mode: Runtime, t
         increase(root).result()
 
 
-def test_object_updated_by_a_failed_task_is_lost_and_says_so(either_mode: Runtime) -> None:
+def test_object_updated_by_a_failed_task_is_as_before_once_that_is_known(either_mode: Runtime) -> None:
     target = [1]
 
     @task(target=INOUT)
@@ -617,8 +617,7 @@ def test_object_updated_by_a_failed_task_is_lost_and_says_so(either_mode: Runtim
     later = join(target)
     with pytest.raises(DependencyFailed, match="fail_update"):
         later.result()
-    with pytest.raises(ValueError, match="no update"):
-        wait_on(target)
+    assert wait_on(target) == [1]
 
 
 def test_on_failure_cancel_successors_cancels_them_and_nothing_else(either_mode: Runtime) -> None:
@@ -697,7 +696,7 @@ def test_callback_that_raises_is_reported_and_harms_nobody(runtime: Runtime, cap
     future.add_done_callback(raises)
     future.add_done_callback(notes)
     assert isinstance(future.exception(), ZeroDivisionError)
-    assert called.wait(5)
+    assert called.wait(60)
     assert "bad callback" in caplog.text
     assert increase(1).result() == 2
 
@@ -708,7 +707,7 @@ def test_callback_may_submit_and_wait(runtime: Runtime) -> None:
 
     def submit_and_wait(future: Future[Any]) -> None:
         try:
-            heard.append(increase(future.result()).result(timeout=5))
+            heard.append(increase(future.result()).result(timeout=60))
         except Exception as error:
             heard.append(error)
         called.set()
@@ -716,7 +715,7 @@ def test_callback_may_submit_and_wait(runtime: Runtime) -> None:
     future = increase(1)
     future.add_done_callback(submit_and_wait)
     assert future.result() == 2
-    assert called.wait(10)
+    assert called.wait(60)
     # Waiting where results are delivered from cannot work: then it must say so at once, not wait for ever.
     assert heard == [3] or isinstance(heard[0], penstock.PenstockError)
     assert increase(1).result() == 2

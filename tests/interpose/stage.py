@@ -28,7 +28,7 @@ from penstock.streaming.rules.blob import compiled
 from penstock.streaming.table import Table
 from penstock.streaming.table_records import AppState, Flag, Info, ServerState, WaitKind
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 PUPPET = Path(__file__).parent / "puppet.py"
 
 RULES = """

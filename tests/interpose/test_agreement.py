@@ -43,7 +43,7 @@ def test_plain_and_preloaded_runs_agree(
     plain_root = tmp_path / "plain"
     plain_root.mkdir()
     path = program(family)
-    plain = subprocess.run([path], cwd=plain_root, capture_output=True, text=True, timeout=30, check=False)
+    plain = subprocess.run([path], cwd=plain_root, capture_output=True, text=True, timeout=60, check=False)
     assert plain.returncode == 0, plain.stderr
     if app == "stranger":  # an app the rules do not know, in a workflow that is over: all plain
         stage.over("maker")
@@ -59,7 +59,7 @@ def test_the_library_without_a_workflow_is_no_one(
     plain_root.mkdir()
     inert_root.mkdir()
     path = program(family)
-    plain = subprocess.run([path], cwd=plain_root, capture_output=True, text=True, timeout=30, check=False)
+    plain = subprocess.run([path], cwd=plain_root, capture_output=True, text=True, timeout=60, check=False)
     environment = {"LD_PRELOAD": stage.library, "PENSTOCK_TEST_EXPECTS": "1"}
     inert = subprocess.run(
         [path], cwd=inert_root, env=environment, capture_output=True, text=True, timeout=30, check=False

@@ -149,7 +149,7 @@ def test_a_shell_pattern_waits_for_its_directory(stage: Stage) -> None:
     make(maker, "x", "y")
     maker.end()
     stage.over("maker")
-    assert shell.communicate(timeout=20)[0] == b"made/x made/y\n"
+    assert shell.communicate(timeout=60)[0] == b"made/x made/y\n"
 
 
 def test_rewinding_and_seeking_in_a_listing(stage: Stage) -> None:
@@ -192,4 +192,4 @@ def test_a_step_sees_its_own_files_beside_those_it_waited_for(tmp_path: Path) ->
         make(maker, "b")
         maker.end()
         stage.over("maker")
-        assert taker.communicate(timeout=20)[0] == b"made/a made/b made/mine.1 made/mine.2\n"
+        assert taker.communicate(timeout=60)[0] == b"made/a made/b made/mine.1 made/mine.2\n"

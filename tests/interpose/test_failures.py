@@ -45,7 +45,7 @@ def test_everybody_who_waits_for_a_failed_app_is_told(
     with pytest.raises(OSError) as caught:
         taker.answer()
     assert caught.value.errno == errno.EIO
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     told = capfd.readouterr().err
     assert "maker" in told and "killed by signal 9" in told
 
@@ -79,7 +79,7 @@ def test_the_client_of_a_killed_server_is_told(stage: Stage, way: str, capfd: py
     with pytest.raises(OSError) as caught:
         taker.answer()
     assert caught.value.errno == errno.EIO
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert "server" in capfd.readouterr().err
 
 

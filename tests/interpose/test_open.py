@@ -28,7 +28,7 @@ def test_a_producer_that_probes_its_own_missing_output_is_told_at_once(stage: St
         with pytest.raises(OSError) as caught:
             maker(probe)
         assert caught.value.errno == errno.ENOENT
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
     assert not stage.table.waits()
 
 

@@ -118,7 +118,7 @@ def test_close_on_exec_closes(stage: Stage) -> None:
     stage.await_flag("out.a", Flag.COMMITTED)
     assert not stage.has("out.b", Flag.COMMITTED)
     maker.process.terminate()
-    maker.process.wait(10)
+    maker.process.wait(60)
 
 
 def test_inherited_descriptors_share_their_offset(stage: Stage) -> None:
@@ -138,7 +138,7 @@ def test_a_reader_inherited_by_exec_waits(stage: Stage) -> None:
     reader = stage.start("taker", "exec head -c 4 < out", stdout=subprocess.PIPE)
     stage.await_wait(reader.pid, WaitKind.RANGE, WaitKind.COMMITTED)
     maker(f"os.write({out}, b'data and more') and os.close({out})")
-    assert reader.communicate(timeout=20)[0] == b"data"
+    assert reader.communicate(timeout=60)[0] == b"data"
 
 
 def test_spawn_actions_that_open_managed_files(stage: Stage) -> None:
@@ -181,7 +181,7 @@ def test_a_program_whose_workflow_is_gone_is_refused(stage: Stage) -> None:
         env={"LD_PRELOAD": stage.library, "PENSTOCK_STREAM_TABLE": "/no/such/table"},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 126

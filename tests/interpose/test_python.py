@@ -39,7 +39,7 @@ def test_a_script_beside_its_modules_starts_at_once(tmp_path: Path, rules: str) 
         maker.end()
         stage.over("maker")
         assert taker.stdout.readline() == b"['out.1']\n"
-        assert taker.wait(20) == 0
+        assert taker.wait(60) == 0
 
 
 def test_a_missing_package_is_missing_at_once(stage: Stage) -> None:

@@ -56,7 +56,7 @@ def test_cp_and_cat_of_a_file_that_is_being_written(stage: Stage) -> None:
     copy, cat = stage.start("taker", ["cp", "out", "copy"]), stage.start("taker", "cat < out > catted")
     maker(f"[os.write({out}, b'0123456789' * 1000) for _ in range(20)] and None")
     maker(f"os.close({out})")
-    assert copy.wait(20) == 0 and cat.wait(20) == 0
+    assert copy.wait(60) == 0 and cat.wait(60) == 0
     whole = b"0123456789" * 20000
     assert (stage.root / "copy").read_bytes() == whole
     assert (stage.root / "catted").read_bytes() == whole

@@ -23,7 +23,7 @@ def test_a_line_that_is_there_is_not_held_back_by_the_buffer(stage: Stage, progr
         assert reader.stdout.readline() == b"line %d\n" % turn  # 7 bytes, long before the buffer of stdio is full
     maker(f"os.close({out})")
     assert reader.stdout.readline() == b"end of file\n"
-    assert reader.wait(10) == 0
+    assert reader.wait(60) == 0
 
 
 def test_lines_from_redirected_stdin(stage: Stage, program: Callable[..., str]) -> None:
@@ -62,7 +62,7 @@ def test_a_redirected_program_streams_while_it_runs(stage: Stage, program: Calla
     taker.blocks(f"os.read({fd}, 7)", WaitKind.RANGE)
     process.stdin.close()
     assert taker.answer() == b""
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_wide_input_waits_for_the_whole_file(stage: Stage, program: Callable[...
     reader = stage.start("taker", f"exec {program('reverses')} < out", stdout=subprocess.PIPE)
     stage.await_wait(reader.pid, WaitKind.COMMITTED)
     maker("os.write(out, 'tschüs\\n'.encode()) and os.close(out)")
-    assert reader.communicate(timeout=20)[0].decode() == "eßürg\nsühcst\n"
+    assert reader.communicate(timeout=60)[0].decode() == "eßürg\nsühcst\n"
 
 
 def test_wide_output_is_known_when_it_is_flushed(stage: Stage) -> None:

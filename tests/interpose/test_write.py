@@ -126,7 +126,7 @@ def test_a_process_that_ends_has_closed(stage: Stage, how: str) -> None:
         assert maker.end() == 0
     else:
         maker.send(how)
-        maker.process.wait(10)
+        maker.process.wait(60)
     assert stage.has("out", Flag.COMMITTED)
     assert stage.info("out").solid == 3
 

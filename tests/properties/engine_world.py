@@ -216,10 +216,18 @@ class World:
         seat = any(lane.open and not lane.attempts and not lane.kill_asked and not lane.ending for lane in lanes)
         cpus = node.cpus - sum(head.cpus for head in heads)
         memory = node.memory - sum(head.memory for head in heads)
-        return seat and need.cpus <= cpus and need.memory <= memory
+        held = Counter({name: -count for name, count in node.countable})
+        for head in heads:
+            held.update(dict(head.countable))
+        counted = all(held[name] + count <= 0 for name, count in need.countable)
+        return seat and counted and need.cpus <= cpus and need.memory <= memory
 
     def possible(self, need: Requirements) -> bool:
-        return any(need.cpus <= node.cpus and need.memory <= node.memory for node in self.nodes.values())
+        return any(self._could_host(node, need) for node in self.nodes.values())
+
+    def _could_host(self, node: Node, need: Requirements) -> bool:
+        counted = all(count <= dict(node.countable).get(name, 0) for name, count in need.countable)
+        return counted and need.cpus <= node.cpus and need.memory <= node.memory
 
     # --- what happens to lanes and nodes ------------------------------------------------------------------------------
 

@@ -31,7 +31,9 @@ SPECS = st.one_of(
         TaskSpec,
         function=st.integers(0, 2),
         name=st.just("f"),
-        requirements=st.sampled_from([Requirements()] * 3 + [Requirements(2), Requirements(1, 60)]),
+        requirements=st.sampled_from(
+            [Requirements()] * 3 + [Requirements(2), Requirements(1, 60), Requirements(1, countable=(("gpus", 1),))]
+        ),
         priority=st.sampled_from([0, 0, 0, 1, -1]),
         retries=st.sampled_from([None, None, 0, 1]),
         timeout=st.sampled_from([None, None, None, 0.5]),
@@ -54,7 +56,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.policy = policy
         self.world = World([self._fresh(ReadyQueues), self._fresh(NaiveReadySet)])
         self.numbers = iter(range(1, 1 << 30))
-        self.world.join(Node("n0", cpus, 100))
+        self.world.join(Node("n0", cpus, 100, countable=(("gpus", 2),)))
         self.joined = 1
 
     def _fresh(self, ready: Any) -> Engine:

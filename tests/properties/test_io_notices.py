@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace
 from tests.unit.engine_rig import call
 from tests.unit.storage_rig import FULL, MB, StorageRig, io
 
@@ -30,6 +31,7 @@ PFS = StorageLayer("pfs", "/pfs", 80 * MB, 40, shared=True)
 ARCHIVE = StorageLayer("archive", "/archive", 40 * MB, shared=True)
 
 EXECUTORS = 3
+LICENCES = (("licences", 2),)
 TRIES: dict[str, Any] = {"retries": 50, "on_failure": OnFailure.RETRY}
 BOUNDED = Auto(20 * MB, 40 * MB, 2)
 FUNCTIONS = (
@@ -81,7 +83,7 @@ class Notices(RuleBasedStateMachine):
 
     def _join(self, layers: tuple[StorageLayer, ...]) -> None:
         self.joined += 1
-        self.hear(self.rig.tell(NodeJoined(Node(f"n{self.joined}", 1, 10, (), layers, EXECUTORS))))
+        self.hear(self.rig.tell(NodeJoined(Node(f"n{self.joined}", 1, 10, (), layers, EXECUTORS, LICENCES))))
 
     def hear(self, commands: list[Command]) -> None:
         self.cold += [command.node for command in commands if type(command) is Warm]
@@ -103,6 +105,15 @@ class Notices(RuleBasedStateMachine):
         self.tasks += 1
         function = 1000 + memory + as_io
         of = type(HUNGRY)(function, f"hungry{function}", need, **TRIES)
+        self.hear(self.rig.submit(call(self.tasks, of, writes=())))
+
+    @rule(count=st.integers(1, 2), as_io=st.booleans())
+    def one_that_needs_licences_comes(self, count: int, as_io: bool) -> None:
+        wanted = (("licences", count),)
+        plain = Requirements(0, io=True, bandwidth=10 * MB) if as_io else Requirements(1)
+        self.tasks += 1
+        function = 2000 + 2 * count + as_io
+        of = type(HUNGRY)(function, f"licensed{function}", replace(plain, countable=wanted), **TRIES)
         self.hear(self.rig.submit(call(self.tasks, of, writes=())))
 
     @rule(data=st.data(), count=st.integers(1, 4), seconds=st.sampled_from([0.5, 1.0, 4.0]))

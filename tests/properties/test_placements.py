@@ -32,11 +32,18 @@ KINDS = (
     Requirements(4),
     Requirements(1, 60),
     Requirements(1, properties=(("arch", "arm"),)),
+    Requirements(1, countable=(("gpus", 1),)),
+    Requirements(1, countable=(("gpus", 2), ("licences", 1))),
     Requirements(1, processes=3),
     Requirements(2, 30, processes=2, processes_per_node=1),
 )
-#: cpus, memory, properties
-MACHINES = ((1, 50, ()), (2, 100, ()), (4, 100, ()), (2, 100, (("Arch", "ARM"),)))
+#: cpus, memory, properties, what is counted
+MACHINES = (
+    (1, 50, (), ()),
+    (2, 100, (), (("gpus", 1),)),
+    (4, 100, (), (("gpus", 3), ("licences", 1))),
+    (2, 100, (("Arch", "ARM"),), ()),
+)
 BOOM = Failure(FailureKind.EXCEPTION, "boom")
 
 
@@ -113,8 +120,8 @@ def play(twins: Twins, move: tuple[object, ...]) -> None:
     match move:
         case ("submit", Requirements() as need, int(priority), list(reads)):
             twins.submit(need, priority, reads)
-        case ("node joins", (cpus, memory, properties)):
-            node = Node(f"n{next(twins.numbers)}", cpus, memory, properties)
+        case ("node joins", (cpus, memory, properties, countable)):
+            node = Node(f"n{next(twins.numbers)}", cpus, memory, properties, countable=countable)
             twins.nodes[node.name] = node
             twins.tell(events.NodeJoined(node))
         case ("node lost", int(which)) if twins.nodes:

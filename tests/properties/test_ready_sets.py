@@ -37,6 +37,7 @@ class Task(Struct, frozen=True, eq=False):
     requirements: Requirements
     locality: Mapping[str, int]
     freed: bool
+    relieves: bool
 
     @property
     def task(self) -> int:
@@ -97,13 +98,20 @@ class SameDecisions(RuleBasedStateMachine):
         for name in names[:count]:
             self._join(name)
 
-    @rule(count=st.integers(1, 6), priority=priorities, kind=kinds, locality=localities, freed=st.booleans())
+    @rule(
+        count=st.integers(1, 6),
+        priority=priorities,
+        kind=kinds,
+        locality=localities,
+        freed=st.booleans(),
+        relieves=st.booleans(),
+    )
     def several_alike_become_ready(
-        self, count: int, priority: int, kind: Requirements, locality: dict[str, int], freed: bool
+        self, count: int, priority: int, kind: Requirements, locality: dict[str, int], freed: bool, relieves: bool
     ) -> None:
         for _ in range(count):
             self.serial += 1
-            self._add(Task(self.serial, priority, kind, locality, freed))
+            self._add(Task(self.serial, priority, kind, locality, freed, relieves))
 
     @rule(data=st.data(), locality=st.none() | localities)
     def one_is_taken_back(self, data: st.DataObject, locality: dict[str, int] | None) -> None:
@@ -111,7 +119,7 @@ class SameDecisions(RuleBasedStateMachine):
         if self.taken:
             old = self.taken.pop(data.draw(st.integers(0, len(self.taken) - 1)))
             moved = old.locality if locality is None else locality
-            self._add(Task(old.serial, old.priority, old.requirements, moved, old.freed))
+            self._add(Task(old.serial, old.priority, old.requirements, moved, old.freed, old.relieves))
 
     @rule(count=st.integers(1, 8), occupies=st.sampled_from([True, True, False]))
     def the_best_are_launched(self, count: int, occupies: bool) -> None:

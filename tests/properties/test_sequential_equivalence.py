@@ -23,6 +23,7 @@ import penstock
 from penstock import (
     COLLECTION_IN,
     COLLECTION_INOUT,
+    COLLECTION_OUT,
     FILE_IN,
     FILE_INOUT,
     FILE_OUT,
@@ -64,6 +65,38 @@ def renew(target: list[Any], count: int) -> None:
 def exchange(a: list[Any], b: list[Any]) -> int:
     a[:], b[:] = list(b), list(a)
     return len(a)
+
+
+@task(target=OUT, returns=1)
+def renew_beside(target: list[Any], count: int, *others: Any, **named: Any) -> list[Any]:
+    """Sees what it is given before and after it writes one of it, which may be among it, however deep."""
+    before = [look_into(other) for other in (*others, *named.values())]
+    target[:] = range(count)
+    return [before, *(look_into(other) for other in (*others, *named.values()))]
+
+
+@task(target=OUT, also=INOUT)
+def renew_and_push(target: list[Any], also: list[Any], value: Any) -> None:
+    also.append(value)
+    if target is not also:
+        target[:] = also[-2:]
+
+
+@task(targets=COLLECTION_OUT, returns=1)
+def renew_each(targets: list[list[Any]], count: int, source: Any) -> Any:
+    seen = look_into(source)
+    for target in targets:
+        target[:] = range(count)
+    return [seen, look_into(source)]
+
+
+def look_into(value: Any) -> Any:
+    """A number for anything, that says what lists in it hold now."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [len(value), *(look_into(part) for part in value[:4])]
+    return number(value)
 
 
 @task(returns=1)
@@ -114,6 +147,26 @@ def increase(numbers: list[int], by: int) -> None:
 def scale(array: Any, by: int) -> None:
     array *= by
     array += 1
+
+
+@task(array=OUT, returns=1)
+def refill(array: Any, source: Any) -> float:
+    before = float(np.sum(source))
+    array[...] = before % 5
+    return before + float(np.sum(source))
+
+
+@task(first=INOUT, second=INOUT)
+def mix(first: Any, second: Any) -> None:
+    first += 1
+    second *= 2
+
+
+@task(parts=COLLECTION_INOUT, returns=1)
+def scale_each(parts: list[Any], other: Any) -> float:
+    for place, part in enumerate(parts):
+        part += place
+    return float(np.sum(other))
 
 
 @task(returns=1)
@@ -195,6 +248,11 @@ class Counter:
         self.seen.append(value)
         return self.count
 
+    @task(returns=1)
+    def meet(self, other: Any, value: Any) -> Any:
+        self.seen.append(value)
+        return [len(other.seen), other is self]
+
     @task(target_direction=IN, returns=1)
     def peek(self) -> tuple[int, list[Any]]:
         return self.count, list(self.seen)
@@ -220,6 +278,7 @@ class Program:
         self.counter = Counter()
         self.numbers: list[Any] = [1, 2, 3]
         self.arrays = [np.ones(size) for size in SIZES]
+        self.tables = [np.ones((6, 4)), np.ones((6, 2_000))]
         self.files = [folder / f"{i}.txt" for i in range(FILES)]
         for path in self.files:
             path.write_text("start,")
@@ -254,6 +313,10 @@ class Program:
     def call(self, function: Any, *args: Any) -> Any:
         return function.__wrapped__(*args) if self.plain else function(*args)
 
+    def renew_each(self, targets: list[Any], count: int) -> None:
+        """The list of what is written is also read."""
+        self.values.append(self.call(renew_each, targets, count, targets))
+
     def method(self, name: str, *args: Any) -> Any:
         function = vars(Counter)[name]
         return self.call(function, self.counter, *args)
@@ -265,6 +328,11 @@ class Program:
         """A list of the program or one that a task made."""
         everything = self.lists + self.made
         return everything[index % len(everything)]  # type: ignore[no-any-return]
+
+    def part(self, i: int, j: int) -> Any:
+        """A table, or a part of one, or a part of an array."""
+        table = self.tables[i % 2]
+        return PARTS[(i * 8 + j) % len(PARTS)](table)
 
     def bring(self, obj: Any) -> Any:
         return obj if self.plain else wait_on(obj)
@@ -278,6 +346,7 @@ class Program:
             "counter": (self.counter.count, self.counter.seen),
             "numbers": list(self.bring(self.numbers)),
             "arrays": [array.tolist() for array in self.arrays],
+            "tables": [self.bring(table).tobytes() for table in self.tables],
             "values": [self.bring(value) for value in self.values],
             "made": [self.bring(made) for made in self.made],
         }
@@ -287,6 +356,20 @@ class Program:
 
 
 Step = tuple[str, int, int, int]
+#: views of a table
+PARTS: list[Callable[[Any], Any]] = [
+    lambda table: table,
+    lambda table: table[2],
+    lambda table: table[1:4],
+    lambda table: table[::2],
+    lambda table: table[:, 1],
+    lambda table: table[3:, 2:],
+    lambda table: table.T[:2],
+    lambda table: table.reshape(-1)[3:9],
+    lambda table: table[::-1, :3],
+    lambda table: table[4:, :1],
+    lambda table: table[0],
+]
 #: of outputs that are handed over early
 ORDERS = ((), (0,), (2,), (1, 0), (0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2))
 STEPS: dict[str, Callable[[Program, int, int, int], Any]] = {
@@ -294,6 +377,16 @@ STEPS: dict[str, Callable[[Program, int, int, int], Any]] = {
     "push a value": lambda p, i, j, k: p.call(push, p.anything(i), p.value(j)),
     "extend": lambda p, i, j, k: p.call(extend, p.anything(i), p.anything(j)),
     "renew": lambda p, i, j, k: p.call(renew, p.lists[i % LISTS], k % 4),
+    "renew beside": lambda p, i, j, k: p.values.append(p.call(renew_beside, p.lists[i % LISTS], k % 4, p.anything(j))),
+    "renew beside, deep": lambda p, i, j, k: p.values.append(
+        p.call(renew_beside, p.lists[i % LISTS], k % 4, {"one": [p.anything(j)]}, 7, (p.anything(k), [p.lists[0]]))
+    ),
+    "renew and push": lambda p, i, j, k: p.call(renew_and_push, p.lists[i % LISTS], p.lists[j % LISTS], k),
+    "renew each": lambda p, i, j, k: p.values.append(
+        p.call(renew_each, [p.lists[i % LISTS], p.lists[j % LISTS]], k, p.anything(k))
+    ),
+    "renew each of what is read": lambda p, i, j, k: p.renew_each([p.lists[i % LISTS], p.lists[j % LISTS]], k),
+    "meet": lambda p, i, j, k: p.values.append(p.method("meet", p.counter, k)),
     "exchange": lambda p, i, j, k: p.values.append(
         p.call(exchange, p.lists[i % LISTS], p.lists[(i + 1 + j % (LISTS - 1)) % LISTS])
     ),
@@ -308,6 +401,17 @@ STEPS: dict[str, Callable[[Program, int, int, int], Any]] = {
     "increase": lambda p, i, j, k: p.call(increase, p.numbers, k),
     "total of numbers": lambda p, i, j, k: p.values.append(p.call(total, p.numbers)),
     "scale": lambda p, i, j, k: p.call(scale, p.arrays[i % ARRAYS], k % 3),
+    "scale a part": lambda p, i, j, k: p.call(scale, p.part(i, j), k % 3),
+    "refill a part": lambda p, i, j, k: p.values.append(p.call(refill, p.part(i, j), p.part(i, k))),
+    "mix parts": lambda p, i, j, k: p.call(mix, p.part(i, j), p.part(i + k, k)),
+    "scale parts in a list": lambda p, i, j, k: p.values.append(
+        p.call(scale_each, [p.part(i, j)[:], p.part(k, j)[:]], p.part(i, k))
+    ),
+    "sum of a part": lambda p, i, j, k: p.values.append(p.call(array_sum, p.part(i, j))),
+    "look at a part": lambda p, i, j, k: p.values.append(
+        p.call(look, {"list": [], "inner": (p.part(i, j),), "array": p.tables[i % 2].reshape(-1)[k : k + 4]})
+    ),
+    "wait and change a part": lambda p, i, j, k: p.bring(p.part(i, j)).__setitem__(..., k),
     "array sum": lambda p, i, j, k: p.values.append(p.call(array_sum, p.arrays[i % ARRAYS])),
     "look": lambda p, i, j, k: p.values.append(
         p.call(look, {"list": p.anything(i), "inner": (p.anything(j),), "array": p.arrays[k % ARRAYS]})

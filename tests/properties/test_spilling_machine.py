@@ -36,14 +36,18 @@ class SmallWorld(World):
         self.diverted = False
         #: moves are over as soon as they begin
         self.instant = False
+        #: places on disk that have no room, whatever the engine counts
+        self.full: set[str] = set()
 
     def store(self, token: str) -> Value:
         self.made_segments += 1
         segment = self.made_segments
         self.segments[segment] = token
-        if self.diverted:
-            self.on_disk[segment] = self.engine.state.store.rules.direct  # type: ignore[union-attr]
-        return Value(token.encode(), [Piece(segment, self.diverted, 0, 40 + 37 * segment % 160)])
+        direct = self.engine.state.store.rules.direct  # type: ignore[union-attr]
+        spilled = self.diverted and direct not in self.full  # who cannot write there writes to memory
+        if spilled:
+            self.on_disk[segment] = direct
+        return Value(token.encode(), [Piece(segment, spilled, 0, 40 + 37 * segment % 160)])
 
     def _carry_out(self, command: Command) -> events.Event | None:
         match command:
@@ -87,6 +91,8 @@ class SmallWorld(World):
     def _answer(self, segment: int, error: str) -> events.Event:
         command = self.moves.pop(segment)
         if isinstance(command, Spill):
+            if command.layer in self.full:
+                error = "no space left on device"
             if not error:
                 self.on_disk[segment] = command.layer
             return events.Spilled(segment, error)
@@ -99,11 +105,14 @@ class SmallWorld(World):
 
     def _judge_liveness(self) -> None:
         state = self.engine.state
-        assert state.store is not None
+        store = state.store
+        assert store is not None
+        used_up = store.restores or any(state.tasks[holder].relieves for holder in state.ledger.holders)
+        waits_for_room = used_up and 2 * store.passing_bytes >= store.capacity
         for task in state.tasks.values():
-            could = self.model.could_run(self.model.tasks[task.task]) and not state.store.waits(task.task)
+            could = self.model.could_run(self.model.tasks[task.task]) and not store.waits(task.task)
             assert (task.state is TaskState.WAITING) == (not could)
-            if task.state is TaskState.READY:
+            if task.state is TaskState.READY and not waits_for_room:
                 for node in self.nodes.values():
                     kept = state.ledger.nodes[node.name].kept
                     assert kept is not None or not self._fits(node, task.requirements)
@@ -124,7 +133,7 @@ class SpillingMachine(EngineMachine):
         self.rules = StoreRules(capacity, places, direct)
         self.world = SmallWorld([self._fresh(ReadyQueues), self._fresh(NaiveReadySet)])
         self.numbers = iter(range(1, 1 << 30))
-        self.world.join(Node("n0", cpus, 100, (), LAYERS))
+        self.world.join(Node("n0", cpus, 100, (), LAYERS, countable=(("gpus", 2),)))
         self.joined = 4  # others come and go in the machine of the whole engine: here they would share a store
 
     def _fresh(self, ready: Any) -> Engine:
@@ -141,6 +150,10 @@ class SpillingMachine(EngineMachine):
     def end_moves(self) -> None:
         for segment in sorted(self.world.moves):
             self.world.end_move(segment, "")
+
+    @rule(place=st.sampled_from(["fast", "slow", ""]))
+    def fill_or_empty_a_disk(self, place: str) -> None:
+        self.world.full ^= {place}
 
     def _drain(self) -> None:
         world = self.world

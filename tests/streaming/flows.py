@@ -92,7 +92,7 @@ class Flow:
             out, err = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=10)
+            out, err = process.communicate(timeout=60)
             raise AssertionError(f"it hung:\n{out}\n{err}") from None
         return Ended(process.returncode, out, err)
 

@@ -110,7 +110,7 @@ def ended(process: subprocess.Popen[str], patience: float = PATIENCE) -> Ended:
         out, err = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
         process.kill()
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
         raise AssertionError(f"it hung:\n{out}\n{err}") from None
     return Ended(process.returncode, out, err)
 
@@ -255,7 +255,7 @@ def namespaces_work() -> str:
 
 
 def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=60)
 
 
 @contextmanager

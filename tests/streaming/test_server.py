@@ -125,7 +125,7 @@ class Program:
         else:
             self.say("bye")
         with self.process:
-            self.process.wait(10)
+            self.process.wait(60)
 
 
 class Stage:
@@ -153,7 +153,7 @@ class Stage:
         info = None if slot is None else self.table.info(slot)
         return info is not None and bool(info.flags & Flag.COMMITTED)
 
-    async def until(self, condition: Callable[[], object], patience: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], patience: float = 60.0) -> None:
         deadline = asyncio.get_running_loop().time() + patience
         while not condition():
             assert asyncio.get_running_loop().time() < deadline, "it did not happen"

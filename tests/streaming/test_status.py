@@ -131,7 +131,7 @@ def test_bars_are_drawn_on_a_terminal(flow: Flow) -> None:
             break
         text += piece
     os.close(ours)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert b"make" in text and "→".encode() in text and b"read" in text
 
 

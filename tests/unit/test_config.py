@@ -87,6 +87,7 @@ def test_the_description_of_a_machine_stands_beside_its_settings(tmp_path: Path)
         ("[runtime]\nio_ageing = 0", 'expected a duration above zero, or "off"'),
         ("[runtime]\nio_ageing = true", 'expected a duration such as "60s", or "off"'),
         ("[runtime]\nio_ageing = 'soon'", "cannot read 'soon' as a duration"),
+        ("[runtime]\nretry_delay = true", 'expected a duration such as "5s"'),
         ("[runtime]\ntuning_ceiling = '40MB'", "cannot read '40MB' as a rate"),
         ("[runtime]\ntuning_ceiling = 0", "expected a rate above zero"),
         ("resources = 3", "must be a table"),

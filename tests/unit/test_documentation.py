@@ -1,7 +1,8 @@
 """What is written is true: code in README and docs runs, shows the output it shows, and every link leads somewhere.
 
 One file is one program: its ```python blocks run in order, at the line numbers they have in the page, in a fresh
-folder. CONTRIBUTING.md tells an author the two comments that steer this, `<!-- output -->` and `<!-- not run -->`.
+folder. In README.md each block is one, since that is what people try first. CONTRIBUTING.md tells an author the two
+comments that steer this, `<!-- output -->` and `<!-- not run -->`.
 Example programs are compared with their recorded output in the same way.
 """
 
@@ -137,21 +138,25 @@ def check_output(printed: str, expected: str) -> None:
         assert printed.strip() == expected.strip()
 
 
-def check_page(page: str, folder: Path, name: str = "page") -> None:
-    """Compile every python block, run the page, and hold each block's output against what the page claims."""
+def check_page(page: str, folder: Path, name: str = "page", *, apart: bool = False) -> None:
+    """Compile every python block, run the page, and hold each block's output against what the page claims.
+
+    ``apart``: each block is a program, in a folder of its own.
+    """
     found = examples(page)
     for example in found:
         compile(example.code.text, f"{name}, block at line {example.code.line}", "exec")
     running = [example for example in found if example.runs]
-    if not running:
-        return
-    script = folder / f"{name}_page.py"  # not the name of the page: that of collections.md is taken
-    script.write_text(program_of(running))
-    rest = run(script, folder)
-    for example in running:
-        printed, _, rest = rest.partition(mark(example) + "\n")
-        if example.output is not None:
-            check_output(printed, example.output)
+    for number, program in enumerate([[one] for one in running] if apart else [running] if running else []):
+        place = folder / str(number)
+        place.mkdir()
+        script = place / f"{name}_page.py"  # not the name of the page: that of collections.md is taken
+        script.write_text(program_of(program))
+        rest = run(script, place)
+        for example in program:
+            printed, _, rest = rest.partition(mark(example) + "\n")
+            if example.output is not None:
+                check_output(printed, example.output)
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -214,7 +219,7 @@ EXAMPLES = sorted(
 @pytest.mark.parametrize("path", PAGES_THAT_RUN, ids=name_of)
 def test_the_code_of_a_page_runs_and_shows_its_output(path: Path, tmp_path: Path) -> None:
     skip_without_mpi(path.read_text())
-    check_page(path.read_text(), tmp_path, path.stem)
+    check_page(path.read_text(), tmp_path, path.stem, apart=path == ROOT / "README.md")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
@@ -272,6 +277,11 @@ def test_output_that_differs_is_noticed(tmp_path: Path) -> None:
 
 def test_only_a_block_marked_as_output_is_compared(tmp_path: Path) -> None:
     check_page(page(comment="For comparison:", claimed="goodbye"), tmp_path)
+
+
+def test_blocks_that_are_programs_run_alone(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="NameError"):
+        check_page(page(), tmp_path, apart=True)
 
 
 def test_an_error_is_reported_with_the_line_of_the_page(tmp_path: Path) -> None:

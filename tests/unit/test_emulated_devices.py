@@ -95,14 +95,14 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def assert_measures(measure: Callable[[], list[float]], expected: list[float]) -> None:
-    """Other programs disturb a measurement, now and then: one of three has to be right."""
+    """Other programs disturb a measurement, now and then: one of ten has to be right."""
     measured = [measure()]
-    while measured[-1] != pytest.approx(expected, rel=0.15) and len(measured) < 3:
+    while measured[-1] != pytest.approx(expected, rel=0.15) and len(measured) < 10:
         measured.append(measure())
     assert measured[-1] == pytest.approx(expected, rel=0.15), measured
 
 
-def wait_until(condition: Callable[[], bool], patience: float = 5.0) -> None:
+def wait_until(condition: Callable[[], bool], patience: float = 60.0) -> None:
     deadline = time.monotonic() + patience
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -204,7 +204,7 @@ def test_a_stream_that_finds_the_device_full_waits_for_another_to_leave(
     thread.start()
     assert not served.wait(0.1)
     others[500].close()
-    assert served.wait(5)
+    assert served.wait(60)
     thread.join()
 
 

@@ -261,6 +261,36 @@ def test_cancelling_a_running_task_with_kill_ends_its_worker_once() -> None:
     assert set(told) == {101, 102}
 
 
+STREAMING = spec("streaming", yields=True, timeout=5.0, on_failure=OnFailure.RETRY, retries=1)
+ASKED = Failure(FailureKind.CANCELLED, "it was told to")
+
+
+def test_a_body_that_yields_is_asked_before_its_worker_is_killed() -> None:
+    rig = Rig()
+    rig.submit(call(1, STREAMING))
+    assert rig.cancel(1, kill=True) == [Kill("n", 0, ask=1)]
+    failure = failure_of(rig.fail(1, ASKED), 101)
+    assert (failure.kind, failure.path) == (FailureKind.CANCELLED, ("streaming#1",))
+    assert failure.message == "it was cancelled"
+    rig.lose_worker(0)
+    rig.release(101)
+    assert rig.empty
+
+
+def test_a_body_that_was_asked_because_its_time_was_up_is_tried_again() -> None:
+    rig = Rig()
+    rig.submit(call(1, STREAMING))
+    assert rig.tick(5.0) == [Kill("n", 0, ask=1)]
+    assert launched(rig.fail(1, ASKED) + rig.lose_worker(0)) == [1]
+
+
+def test_a_failure_while_a_cancelled_body_clears_up_is_the_tasks_failure() -> None:
+    rig = Rig()
+    rig.submit(call(1, spec("streaming", yields=True)))
+    rig.cancel(1, kill=True)
+    assert failure_of(rig.fail(1), 101).message == "ValueError: boom"
+
+
 def test_cancelling_what_is_over_does_nothing() -> None:
     rig = Rig()
     rig.submit(call(1))

@@ -481,6 +481,48 @@ def test_small_outputs_have_no_origin() -> None:
     assert not rig.engine.state.origins.by_task
 
 
+def test_small_buffers_beside_the_pickle_have_no_origin_either() -> None:
+    rig = Rig()
+    rig.submit(call(1))
+    rig.finish(1, Value(b"array", [b"small", b"buffers"]))
+    rig.submit(call(2, slots=(101,)))
+    rig.finish(2, Value(b"array", [b"small"]))
+    assert not rig.engine.state.origins.by_task
+
+
+def test_an_origin_goes_with_what_it_tells_of_and_with_what_needs_it() -> None:
+    rig = Rig()
+    kept = rig.engine.state.origins.by_task
+    delivered(rig, 1, 1)
+    rig.submit(call(2, slots=(101,)))
+    rig.finish(2, big(2))
+    rig.submit(call(3, slots=(101,)))
+    rig.finish(3)
+    rig.release(103)
+    assert list(kept) == [1, 2]
+    rig.release(101)
+    assert list(kept) == [1, 2]  # without it, 102 could not be made again
+    assert launched(lose(rig, 2)) == [1]
+    rig.finish(1, big(11))
+    rig.finish(2, big(12))
+    assert list(kept) == [1, 2]
+    rig.release(102)
+    assert not kept
+
+
+def test_a_long_chain_of_origins_goes_at_once() -> None:
+    rig = Rig()
+    delivered(rig, 1, 1)
+    for task in range(2, 300):
+        rig.submit(call(task, slots=(99 + task,)))
+        rig.finish(task, big(task))
+        rig.release(99 + task)
+    assert len(rig.engine.state.origins.by_task) == 299
+    rig.release(100 + 299)
+    assert not rig.engine.state.origins.by_task
+    assert not rig.engine.state.origins.nbytes
+
+
 def test_nodes_that_are_gone_by_then() -> None:
     rig = Rig(lanes=0)
     rig.join("small", 1)

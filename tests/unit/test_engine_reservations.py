@@ -9,7 +9,8 @@ from tests.unit.engine_rig import Rig, call, launched, spec
 
 from penstock.engine import reservations
 from penstock.engine.reservations import PATIENCE
-from penstock.model.resources import Requirements
+from penstock.model.events import NodeJoined
+from penstock.model.resources import Node, Requirements
 from penstock.model.tasks import TaskSpec, TaskState
 
 NARROW = spec("narrow")
@@ -97,6 +98,38 @@ def test_without_reservations_it_would_starve(need: Requirements, monkeypatch: p
     stream = Stream(rig, 3.0, spec("narrow", requirements=Requirements(1, 25)))
     rig.submit(call(WIDE, spec("wide", requirements=need)))
     assert not stream.starts_wide_within(100.0)
+
+
+@pytest.mark.parametrize("patience", [PATIENCE, inf], ids=["with", "without"])
+def test_one_that_needs_several_licences_starts_among_those_that_need_one(
+    patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reservations, "PATIENCE", patience)
+    rig = Rig(lanes=0)
+    rig.tell(NodeJoined(Node("n", 8, 0, countable=(("licences", 3),))))
+    one, three = (Requirements(1, countable=(("licences", count),)) for count in (1, 3))
+    stream = Stream(rig, 3.0, spec("narrow", requirements=one))
+    rig.submit(call(WIDE, spec("wide", requirements=three)))
+    started = stream.starts_wide_within(1.5 * PATIENCE + 2 * 3.0 if patience == PATIENCE else 100.0)
+    assert started is (patience == PATIENCE)
+
+
+def test_who_needs_none_of_what_is_kept_goes_on() -> None:
+    rig = Rig(lanes=0)
+    rig.tell(NodeJoined(Node("n", 8, 0, countable=(("licences", 2),))))
+    one, two = (
+        spec(f"takes {count}", requirements=Requirements(1, countable=(("licences", count),))) for count in (1, 2)
+    )
+    rig.submit(call(2, one), call(WIDE, two))
+    rig.tick(PATIENCE / 3)
+    assert launched(rig.submit(call(3, one))) == [3]
+    rig.now += PATIENCE
+    assert launched(rig.submit(call(4, NARROW))) == [4]
+    assert current(rig) == [("n", 1)]
+    assert launched(rig.finish(2)) == []
+    assert launched(rig.submit(call(5, one))) == [], "the licence that became free is kept"
+    assert launched(rig.submit(call(6, NARROW))) == [6], "who needs no licence takes nothing of what is kept"
+    assert launched(rig.finish(3)) == [WIDE]
 
 
 def test_short_tasks_that_are_sent_ahead_are_held_back_too() -> None:

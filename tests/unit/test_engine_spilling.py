@@ -59,6 +59,10 @@ def moves(commands: list[Command]) -> list[Spill | Restore]:
     return [command for command in commands if isinstance(command, Spill | Restore)]
 
 
+def diversions(commands: list[Command]) -> list[Divert]:
+    return [command for command in commands if isinstance(command, Divert)]
+
+
 def test_nothing_is_spilled_below_the_capacity() -> None:
     rig = SmallRig()
     assert not moves(rig.make(1, 2))
@@ -241,9 +245,34 @@ def test_a_place_that_refused_is_not_asked_again_for_a_while() -> None:
 
 def test_far_above_the_capacity_new_segments_go_to_disk_and_back_again() -> None:
     rig = SmallRig(2)
-    assert [c for c in rig.make(1, 2, 3) if isinstance(c, Divert)] == []
-    assert [c for c in rig.make(4) if isinstance(c, Divert)] == [Divert(True)]
-    assert [c for c in rig.spilled(1) if isinstance(c, Divert)] == [Divert(False)]
+    assert diversions(rig.make(1, 2, 3)) == []
+    assert diversions(rig.make(4)) == [Divert(True)]
+    assert diversions(rig.spilled(1)) == [Divert(False)]
+
+
+def test_new_segments_do_not_go_to_a_disk_that_takes_none() -> None:
+    rig = SmallRig(2)
+    assert diversions(rig.make(1, 2, 3, 4)) == [Divert(True)]
+    assert diversions(rig.spilled(1, "No space left on device")) == [Divert(False)]
+    assert diversions(rig.make(5, 6)) == []
+    rig.spilled(2, "Input/output error")
+    rig.tick(6.0)  # it is tried again after a while
+    assert diversions(rig.make(7)) == [Divert(True)]
+
+
+def test_new_segments_go_to_disk_again_when_something_there_is_deleted() -> None:
+    rig = SmallRig(1)
+    rig.spill_all(rig.make(1, 2))
+    rig.make(3, 4)
+    assert diversions(rig.spilled(2) + rig.spilled(3, "No space left on device")) == [Divert(False)]
+    assert diversions(rig.make(5)) == []
+    assert diversions(rig.release(50_001)) == [Divert(True)]
+
+
+def test_new_segments_do_not_go_to_a_layer_whose_room_is_used_up() -> None:
+    rig = SmallRig(1, places=("disk",), direct="disk", layer=StorageLayer("disk", "/disk", 80.0, MB))
+    rig.spill_all(rig.make(1, 2))
+    assert diversions(rig.make(3, 4, 5)) == []
 
 
 def test_a_segment_spilled_as_it_was_written_counts_where_it_is() -> None:
@@ -278,14 +307,15 @@ def test_a_decision_costs_the_same_however_many_segments_there_are() -> None:
     def seconds(segments: int) -> float:
         rig = SmallRig(1)
         rig.checking = False
-        began = time.perf_counter()
+        began = time.process_time()
         rig.spill_all(rig.make(*range(1, segments)))
         for number in range(1, segments):
             rig.submit(call(number, slots=(50_000 + number,)))
-        return (time.perf_counter() - began) / segments
+        return (time.process_time() - began) / segments
 
     seconds(100)
-    assert seconds(10_000) < 5 * seconds(1000)
+    few, many = (min(seconds(segments) for _ in range(3)) for segments in (1000, 10_000))
+    assert many < 5 * few
 
 
 def test_a_segment_that_is_damaged_on_disk_is_computed_again() -> None:
@@ -309,3 +339,142 @@ def test_a_segment_that_is_gone_from_memory_is_computed_again() -> None:
     rig.finish(1, big(1))
     assert moves(rig.make(2)) == [Spill(1, "", MB)]
     assert launched(rig.spilled(1, "it is gone", lost=True)) == [1]
+
+
+# --- what is used up before more is made ------------------------------------------------------------------------------
+
+
+def test_who_reads_something_large_goes_before_those_who_make_more() -> None:
+    rig = SmallRig(100, lanes=1)
+    for number in (1, 2, 3):
+        rig.submit(call(number))
+    rig.submit(call(4, slots=(101,)))
+    rig.release(101)
+    assert launched(rig.finish(1, big(1))) == [4]
+    assert launched(rig.finish(4)) == [2]
+
+
+def test_who_frees_no_memory_waits_for_its_turn() -> None:
+    rig = SmallRig(100, lanes=1)
+    for number in (1, 2, 3):
+        rig.submit(call(number))
+    rig.submit(call(4, slots=(101,)))  # the program holds what it reads
+    rig.submit(call(5, slots=(102,)))
+    rig.release(102)  # small
+    rig.submit(updates(6, 103, 206))
+    rig.release(103)  # updated where it is
+    assert launched(rig.finish(1, big(1))) == [2]
+    assert launched(rig.finish(2)) == [3]
+    assert launched(rig.finish(3, big(3))) == [4]
+    assert launched(rig.finish(4)) == [5]
+    assert launched(rig.finish(5)) == [6]
+
+
+def test_all_readers_of_something_large_go_first_in_their_order() -> None:
+    rig = SmallRig(100, lanes=1)
+    rig.submit(call(1))
+    rig.submit(call(2))
+    for number in (3, 4, 5):
+        rig.submit(call(number, slots=(101,)))
+    rig.release(101)
+    assert launched(rig.finish(1, big(1))) == [3]
+    assert launched(rig.finish(3)) == [4]
+    assert launched(rig.finish(4)) == [5]
+    assert launched(rig.finish(5)) == [2]
+
+
+def test_who_was_ready_when_the_program_dropped_what_it_reads_goes_first_from_then_on() -> None:
+    rig = SmallRig(100, lanes=1)
+    for number in (1, 2, 3, 4):
+        rig.submit(call(number))
+    rig.submit(call(5, slots=(101,)), call(6, slots=(101,)))
+    assert launched(rig.finish(1, big(1))) == [2]
+    rig.release(101)
+    assert launched(rig.finish(2)) == [5]
+    assert launched(rig.finish(5)) == [6]
+    assert launched(rig.finish(6)) == [3]
+    assert not rig.store.readers
+
+
+def test_who_is_over_is_not_remembered_because_the_program_holds_what_it_read() -> None:
+    rig = SmallRig(100, lanes=1)
+    rig.make(1)
+    for number in (1, 2, 3):
+        rig.submit(call(number, slots=(50_001,)))
+    rig.finish(1)
+    rig.cancel(3)
+    assert list(rig.store.readers.values()) == [{2: rig.engine.state.tasks[2]}]
+    rig.finish(2)
+    assert not rig.store.readers
+
+
+def test_functions_that_make_much_are_not_sent_far_ahead() -> None:
+    sent = {}
+    for size in (0, 1, 8):
+        rig = SmallRig(100, lanes=1)
+        rig.submit(*(call(number) for number in range(1, 31)))
+        made = value("x") if not size else Value(b"stream", [Piece(1, False, 0, size << 20)])
+        sent[size] = len(launched(rig.finish(1, made, seconds=0.001)))
+    assert sent == {0: 9, 1: 4, 8: 2}
+
+
+# --- who would make more waits for those who use it up ------------------------------------------------------------
+
+
+def sums_of_parts(rig: SmallRig, count: int, *, dropped: bool = True) -> None:
+    """Tasks 1, 2, … make a part each; 101, 102, … add them up, one after the other."""
+    for number in range(1, count + 1):
+        parts = (number + 1000,) if number == 1 else (number + 1000, number + 1999)
+        rig.submit(call(number, spec("make"), writes=(number + 1000,), returns=1))
+        rig.submit(call(number + 100, spec("add"), slots=parts, writes=(number + 2000,), returns=1))
+        if dropped:
+            rig.release(number + 1000)
+
+
+def test_while_the_store_is_full_each_that_uses_something_up_lets_one_go_on() -> None:
+    rig = SmallRig(4, lanes=2)
+    sums_of_parts(rig, 8)
+    assert launched(rig.finish(1, big(1))) == [101]
+    assert launched(rig.finish(2, big(2))) == [3]
+    assert launched(rig.finish(3, big(3))) == [4]
+    assert launched(rig.finish(4, big(4))) == []
+    assert launched(rig.finish(101)) == [102, 5]
+    assert launched(rig.finish(5, big(5))) == []
+    assert launched(rig.finish(102)) == [103, 6]
+    assert not rig.store.spills
+
+
+def test_nobody_waits_when_nothing_is_used_up() -> None:
+    rig = SmallRig(4, lanes=2)
+    sums_of_parts(rig, 8)
+    for number in (1, 2, 3, 4):
+        rig.finish(number, big(number))
+    assert launched(rig.fail(101)) == [5, 6]
+
+
+def test_nobody_waits_for_memory_that_the_program_holds() -> None:
+    rig = SmallRig(4, lanes=2)
+    sums_of_parts(rig, 8, dropped=False)
+    assert launched(rig.finish(1, big(1))) == [3]
+    assert launched(rig.finish(2, big(2))) == [4]
+    for number in (3, 4, 5):
+        assert launched(rig.finish(number, big(number))) == [number + 2]
+
+
+def test_what_makes_nothing_large_does_not_wait() -> None:
+    rig = SmallRig(4, lanes=2)
+    sums_of_parts(rig, 4)
+    for number in (1, 2, 3):
+        rig.finish(number, big(number))
+    rig.submit(call(500, spec("other")))
+    assert launched(rig.finish(4, big(4))) == [500]
+
+
+def test_nobody_waits_long_for_one_that_uses_something_up() -> None:
+    rig = SmallRig(4, lanes=2)
+    sums_of_parts(rig, 8)
+    for number in (1, 2, 3, 4):
+        assert 5 not in launched(rig.finish(number, big(number)))
+    until = rig.engine.next_look()
+    assert until is not None
+    assert launched(rig.tick(until - rig.now)) == [5]

@@ -45,6 +45,7 @@ class Task(Struct, frozen=True, eq=False):
     requirements: Requirements = ONE
     locality: Mapping[str, int] = {}
     freed: bool = False
+    relieves: bool = False
 
     @property
     def task(self) -> int:

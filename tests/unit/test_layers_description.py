@@ -267,8 +267,9 @@ def test_kinds_of_node_need_not_exist_here_and_inherit_what_they_leave_open(tmp_
     fat, thin = nodes(described(tmp_path, CLUSTER))
     ram = StorageLayer("ram", "/no/such/ram", 20e9)
     gpfs = StorageLayer("gpfs", "/no/such/gpfs", 12e9, shared=True)
-    assert fat == NodeKind("fat", 2, 48, 370 * GB, 225, (ram, gpfs))
-    assert thin == NodeKind("thin", 1, None, 8 * GB, 4, (StorageLayer("disk", "/no/such/disk", 150e6),))
+    assert fat == NodeKind("fat", 2, 48, 370 * GB, 225, (ram, gpfs), countable=())
+    disk = StorageLayer("disk", "/no/such/disk", 150e6)
+    assert thin == NodeKind("thin", 1, None, 8 * GB, 4, (disk,), countable=())
 
 
 def test_without_kinds_there_are_none(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import ConfigError
 from penstock.runtime.machine import Machine, NumaNode, place_workers, this_machine
 
 GIB = 1 << 30
@@ -174,3 +175,24 @@ def test_every_worker_has_a_place_on_one_node_and_no_cpu_is_wasted(
         assert {cpu for place in places for cpu in place} == set(cpu_ids)
     for place in set(places):
         assert places.count(place) <= -(-count * len(place) // len(cpu_ids)) + 1  # an even spread
+
+
+def test_gpus_are_those_that_somebody_has_set_aside_else_all_that_the_driver_lists(root: FakeRoot) -> None:
+    assert root.look().gpus is None
+    for name in ("0000:01:00.0", "0000:02:00.0", "0000:03:00.0"):
+        root.write(f"proc/driver/nvidia/gpus/{name}/information", "")
+    assert root.look().gpus == ("0", "1", "2")
+    assert root.look(CUDA_VISIBLE_DEVICES="2,GPU-8a5e").gpus == ("2", "GPU-8a5e")
+    assert root.look(CUDA_VISIBLE_DEVICES="1,-1,2").gpus == ("1",), "CUDA stops at the first that is no device"
+    assert root.look(CUDA_VISIBLE_DEVICES="").gpus == ()
+
+
+def test_what_is_counted_is_what_is_found_and_what_settings_say(root: FakeRoot) -> None:
+    machine = root.look(CUDA_VISIBLE_DEVICES="4,5,6")
+    assert machine.countable(()) == (("gpus", 3),)
+    assert machine.countable((("gpus", 2), ("licences", 4))) == (("gpus", 2), ("licences", 4))
+    assert machine.gpus_for(2) == ("4", "5")
+    with pytest.raises(ConfigError, match=r"gpus = 4, but there are 3.*CUDA_VISIBLE_DEVICES=4,5,6"):
+        machine.gpus_for(4)
+    assert root.look().countable(()) == ()
+    assert root.look().gpus_for(2) == ("0", "1"), "where nothing is known of any they are numbered"

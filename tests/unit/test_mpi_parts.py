@@ -19,7 +19,6 @@ from penstock.executors.execution import Function
 from penstock.executors.mpi_parts import part_of, with_parts
 from penstock.executors.wire import Define
 from penstock.model.data import Value
-from penstock.model.tasks import Output
 
 
 @given(length=st.integers(0, 50), size=st.integers(1, 12))
@@ -46,15 +45,14 @@ def test_arguments_are_replaced_wherever_they_stand() -> None:
         return args, kwargs
 
     declared = Define(1, "f", Value(b""), 1, ["numbers", "path", "other"], ["numbers", "other"])
-    outputs = (Output((1,), file="/home/a"),)
-    called = with_parts(Function(body, "f", 1, declared.parameters), declared, outputs, {0: "/private/a"}, 1, 2)
-    assert called([1, 2], Path("/home/a"), other="xyz") == (([2], Path("/private/a")), {"other": "z"})
-    assert called([1, 2], "/home/a") == (([2], "/private/a"), {})
+    called = with_parts(Function(body, "f", 1, declared.parameters), declared, 1, 2)
+    assert called([1, 2], "whole", other="xyz") == (([2], "whole"), {"other": "z"})
+    assert called([1, 2], "whole") == (([2], "whole"), {})
 
 
 def test_a_body_without_parts_is_called_as_it_is() -> None:
     declared = Define(1, "f", Value(b""), 1, ["numbers"])
-    assert with_parts(Function(print, "f", 1, []), declared, (), {}, 0, 2) is print
+    assert with_parts(Function(print, "f", 1, []), declared, 0, 2) is print
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.executors.output import CHUNK, OutputRelay
+from penstock.executors.task_streams import END_OF_TASK
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 pytestmark = pytest.mark.leaks
 
@@ -297,3 +298,18 @@ def test_relay_sleeps_while_nothing_is_written(
     worker.say("unfinished")
     assert relay.flush(PATIENCE)
     assert relay._seconds_to_next_partial() is None
+
+
+@pytest.mark.parametrize("cut", range(1, len(END_OF_TASK)))
+def test_a_mark_ends_an_unfinished_line_however_it_arrives(
+    relay: OutputRelay, worker: Outlets, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    screen = new_screen(monkeypatch)
+    mark = END_OF_TASK.decode()
+    worker.say("unfinished" + mark[:cut])
+    assert relay.flush(PATIENCE)
+    worker.say(mark[cut:] + "whole\n" + mark + "\x1b[0m\x1b_")
+    assert relay.flush(PATIENCE)
+    worker.say("next\n")
+    assert relay.flush(PATIENCE)
+    assert screen.getvalue() == "unfinished\nwhole\n\x1b[0m\x1b_next\n"

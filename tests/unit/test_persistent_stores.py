@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,15 @@ class TestMemoryStore(PersistentStoreContract):
     def test_a_killed_writer_leaves_the_old_state_or_the_new_one(self, store: Store) -> None:
         """It dies with its process."""
 
+    def test_what_a_killed_writer_leaves_is_removed_by_who_comes_next(self, store: Store) -> None:  # type: ignore[override]
+        """It dies with its process."""
+
+    def test_states_that_a_living_run_keeps_stay_whoever_writes_and_go_with_it(self, store: Store) -> None:
+        """There is only one run."""
+
+    def test_a_dead_run_is_cleaned_up_after_and_a_living_one_is_not_touched(self, store: Store) -> None:
+        """There is only one run."""
+
 
 class TestLocalStore(PersistentStoreContract):
     @pytest.fixture
@@ -61,7 +71,7 @@ class TestLocalStore(PersistentStoreContract):
         return sum(path.stat().st_size for path in files)
 
     def steps(self) -> list[tuple[Any, str]]:
-        return [(os, name) for name in ("open", "pwrite", "rename", "unlink")]
+        return [(os, name) for name in ("open", "pwrite", "write", "mkdir", "rename", "unlink")]
 
 
 class RedisContract(PersistentStoreContract):
@@ -161,6 +171,7 @@ def client(cluster: StartedServers) -> Iterator[Store]:
 class TestRedisClusterStore(RedisContract):
     @pytest.fixture
     def store(self, client: Any) -> Any:
+        client.runs.let_go()
         client._client.flushall(target_nodes="primaries")
         client._known.clear()
         return client
@@ -273,18 +284,6 @@ def test_a_damaged_file_is_found(tmp_path: Path) -> None:
         store.get([Wanted("x")])
 
 
-def test_what_a_dead_process_was_writing_is_removed_by_the_next(tmp_path: Path) -> None:
-    LocalStore(str(tmp_path))
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    left = Path(tmp_path, "writing", f"{dead.pid}-{socket.gethostname()}-0123")
-    mine = Path(tmp_path, "writing", f"{os.getpid()}-{socket.gethostname()}-0123")
-    left.write_bytes(b"x")
-    mine.write_bytes(b"x")
-    LocalStore(str(tmp_path))
-    assert not left.exists() and mine.exists()
-
-
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
@@ -343,9 +342,67 @@ def test_the_two_kinds_of_redis_are_told_apart(server: StartedServers, cluster: 
         open_store(f"redis://{first}")
 
 
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words"),
+    [
+        ("redis", r"not answered within 500 ms.*\?timeout="),
+        ("rediss", r"not answered within 500 ms.*speak TLS.*redis:// instead.*\?timeout="),
+        ("redis-cluster", "not answered within 500 ms"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_given_a_limit_that_is_named(silent: int, scheme: str, words: str) -> None:
+    with pytest.raises(StoreUnreachable, match=words):
+        open_store(f"{scheme}://127.0.0.1:{silent}?timeout=500ms")
+
+
+def test_a_server_without_tls_that_closes_is_told(cluster: StartedServers) -> None:
+    first = cluster.url.rpartition("@")[2].split(",")[0]
+    with pytest.raises(StoreUnreachable, match=r"redis:// instead of rediss://"):
+        open_store(f"rediss://{first}?timeout=2s")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory", StoreUnreachable, "still loading"),
+        (b"-READONLY You can't write against a read only replica.", StorageError, "address of its primary"),
+        (b"-NOAUTH Authentication required.", StoreUnreachable, "password"),
+        (b"-OOM command not allowed when used memory > 'maxmemory'.", StoreFull, "maxmemory"),
+        (b"-ERR DB index is out of range", StorageError, "no database of this number"),
+    ],
+)
+def test_what_a_server_says_is_explained(said: bytes, kind: type[Exception], words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection = server.accept()[0]
+                except OSError:
+                    return
+                with connection:
+                    while connection.recv(4096):
+                        connection.sendall(said + b"\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(kind, match=words):
+            open_store(f"redis://127.0.0.1:{server.getsockname()[1]}?timeout=10s&protocol=2")
+        server.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [
+        ("redis://localhost:1/many", "'many' is no number of a database"),
+        ("redis://localhost?timeout=0s", "longer than nothing"),
+        ("redis://localhost?timeout=soon", "soon"),
         ("mysql://x", "expected local:FOLDER"),
         ("redis-cluster://", "names no node"),
         ("redis-cluster://host:port", "'port' is no port"),
@@ -416,7 +473,7 @@ def _runs(pid: int) -> bool:
 
 
 def _until(reached: Any) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not reached() and time.monotonic() < deadline:
         time.sleep(0.01)
     return bool(reached())

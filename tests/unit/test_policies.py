@@ -27,6 +27,7 @@ class Task(Struct, eq=False, weakref=True):
     requirements: Requirements = ONE
     locality: Mapping[str, int] = {}
     freed: bool = False
+    relieves: bool = False
 
     @property
     def task(self) -> int:
@@ -70,6 +71,11 @@ def order(ready: ReadySet, tasks: list[Task], *nodes: Node) -> list[tuple[int, s
 def test_fifo_serves_the_oldest_on_the_first_node(make: Callable[[SparsePolicy], ReadySet]) -> None:
     tasks = [Task(2, locality={"b": 9}), Task(1), Task(3)]
     assert order(make(Fifo()), tasks, B, A) == [(1, "a"), (2, "a"), (3, "a")]
+
+
+def test_fifo_serves_tasks_that_use_up_what_lies_in_memory_first(make: Callable[[SparsePolicy], ReadySet]) -> None:
+    tasks = [Task(1), Task(2, relieves=True), Task(3, priority=1), Task(4), Task(5, relieves=True)]
+    assert [serial for serial, _ in order(make(Fifo()), tasks, A)] == [3, 2, 5, 1, 4]
 
 
 def test_lifo_serves_the_newest(make: Callable[[SparsePolicy], ReadySet]) -> None:

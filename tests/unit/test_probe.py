@@ -130,7 +130,7 @@ def test_a_stream_whose_probe_is_gone_removes_its_file_and_the_folder(tmp_path: 
     folder = tmp_path / "private"
     folder.mkdir()
     command = [sys.executable, "-I", "-S", probe_stream.__file__, str(folder / "stream-0")]
-    done = subprocess.run(command, input=order, capture_output=True, timeout=20, check=True)
+    done = subprocess.run(command, input=order, capture_output=True, timeout=60, check=True)
     assert done.stdout.count(b"ready") == (2 if order else 1)
     assert done.stderr == b""
     assert not folder.exists()
@@ -148,7 +148,7 @@ def test_a_stream_that_nobody_listens_to_stops_wherever_it_is(tmp_path: Path, he
         for _ in range(heard):  # there, ready to write, in the middle of it
             assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert not folder.exists()
 
 

@@ -69,13 +69,13 @@ def test_a_run_keeps_what_it_measured_and_the_next_one_begins_with_it(tmp_path: 
     file = str(tmp_path / "profiles.json")
     with penstock.Runtime(profiles=file, cpus=1) as runtime:
         penstock.wait([nap() for _ in range(20)])
-        assert runtime.functions.duration(nap.declaration) is not None
-        assert runtime.functions.duration(other.declaration) is None
+        assert runtime.functions.duration(runtime.functions.spec(nap.declaration)) is not None
+        assert runtime.functions.duration(runtime.functions.spec(other.declaration)) is None
     known = load(file)
     assert set(known) == {(f"{__name__}:nap", "")}
     assert known[f"{__name__}:nap", ""].count == 20
     with penstock.Runtime(profiles=file, cpus=1) as runtime:
-        assert runtime.functions.duration(nap.declaration) == known[f"{__name__}:nap", ""].mean
+        assert runtime.functions.duration(runtime.functions.spec(nap.declaration)) == known[f"{__name__}:nap", ""].mean
         nap().result()
         other(1).result()
     known = load(file)

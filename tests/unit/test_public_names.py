@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 import types
 
 import penstock
 
 NAMES = [
     "ArgumentChanged",
+    "COLLECTION_FILE_IN",
+    "COLLECTION_FILE_INOUT",
+    "COLLECTION_FILE_OUT",
     "COLLECTION_IN",
     "COLLECTION_INOUT",
     "COLLECTION_OUT",
     "CallError",
     "ConfigError",
     "ConstraintError",
+    "DIRECTORY_IN",
+    "DIRECTORY_INOUT",
+    "DIRECTORY_OUT",
     "DataLost",
     "DefinitionError",
     "DependencyFailed",
@@ -28,6 +36,7 @@ NAMES = [
     "INOUT",
     "IO",
     "MissingObject",
+    "NotAValue",
     "OUT",
     "PenstockError",
     "Permanent",
@@ -40,6 +49,7 @@ NAMES = [
     "STREAM_IN",
     "STREAM_OUT",
     "SerializationError",
+    "SetupFailed",
     "SimulatedValueError",
     "StorageError",
     "StorageFull",
@@ -123,3 +133,24 @@ def test_the_version_is_that_of_the_project() -> None:
 
     project = Path(__file__).parents[2] / "pyproject.toml"
     assert tomllib.loads(project.read_text())["project"]["version"] == penstock.__version__
+
+
+def test_the_import_brings_nothing_that_only_a_run_needs() -> None:
+    """Importing takes a tenth of a second at most; the engine, and modules that take long, come with the first run."""
+    program = "import sys; before = set(sys.modules); import penstock; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    late = {
+        "asyncio",
+        "cloudpickle",
+        "multiprocessing",
+        "numpy",
+        "psutil",
+        "random",
+        "rich",
+        "tempfile",
+        "typer",
+    }
+    late |= {
+        f"penstock.{name}" for name in ("engine.engine", "engine.state", "scheduling", "tuning.tuner", "executors.node")
+    }
+    assert not late & set(done.stdout.split())

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.programs import segments_in
 from tests.own_place import memory_dir
 
 from penstock.data import huge_pages, spilled
+from penstock.data.diversion import Diversion
 from penstock.data.huge_pages import HUGE
 from penstock.data.segments import Access, SegmentLost, Segments
+from penstock.errors import PenstockError
 from penstock.model.data import Piece
 
 FIRST, SECOND = os.urandom(100_001), os.urandom(3_000_000)
@@ -58,18 +61,90 @@ def test_a_segment_is_found_before_and_after_each_move(segments: Segments) -> No
         segments.spill(piece.segment, disk, nothing)
         assert content(segments, piece) == SECOND
         assert os.listdir(disk) == [f"s{piece.segment}"]
-        assert not os.listdir(segments.memory_dir)
+        assert not segments_in(segments.memory_dir)
         segments.restore(piece.segment, disk, nothing)
         assert content(segments, piece) == SECOND
         assert os.listdir(disk) == []
 
 
 def test_a_segment_written_to_disk_can_be_restored(segments: Segments) -> None:
-    segments.full = True
+    segments.diversion.set(True)
     piece = written(segments)
     assert piece.spilled
     segments.restore(piece.segment, segments.spill_dir, nothing)
     assert content(segments, piece) == SECOND
+
+
+@pytest.mark.parametrize("trouble", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE])
+def test_what_a_disk_does_not_take_stays_in_memory(
+    segments: Segments, trouble: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(trouble, os.strerror(trouble))
+
+    monkeypatch.setattr("penstock.data.segments.write_checked", refuse)
+    segments.diversion.set(True)
+    piece = written(segments)
+    assert not piece.spilled
+    assert content(segments, piece) == SECOND
+    assert segments_in(segments.spill_dir) == []
+    monkeypatch.undo()
+    assert written(segments).spilled
+
+
+def test_a_full_disk_is_not_filled_up_only_to_see_that_it_is_full(
+    segments: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Disk:
+        f_blocks, f_bavail, f_frsize = 10, 1, 4096
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("something was written to the disk")
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Disk)
+    monkeypatch.setattr("penstock.data.segments.write_checked", refuse)
+    segments.diversion.set(True)
+    assert not written(segments).spilled
+
+
+@pytest.mark.parametrize("diverted", [False, True])
+def test_when_neither_has_room_the_message_names_both(
+    segments: Segments, diverted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("penstock.data.segments.write_checked", refuse)
+    monkeypatch.setattr("penstock.data.segments._fill", refuse)
+    segments.diversion.set(diverted)
+    with pytest.raises(PenstockError) as caught:
+        written(segments)
+    for part in (segments.memory_dir, segments.spill_dir, "free of", "spill_dir", "memory_dir", "3.1 MB"):
+        assert part in str(caught.value)
+    assert segments_in(segments.memory_dir, segments.spill_dir) == []
+
+
+@pytest.mark.parametrize("full", ["", "memory", "spill"])
+def test_all_processes_see_the_same_diversion_wherever_there_was_room_for_it(tmp_path: Path, full: str) -> None:
+    folders = [str(tmp_path / name) for name in ("memory", "spill")]
+    for folder in folders:
+        if os.path.basename(folder) != full:
+            os.mkdir(folder)  # where there is no directory, nothing can be written either
+    first, second = Diversion(folders), Diversion(folders)
+    for folder in folders:
+        os.makedirs(folder, exist_ok=True)
+    third = Diversion(folders)
+    first.set(True)
+    assert second
+    assert third
+    first.set(False)
+    assert not second
+    assert not third
+
+
+def test_a_run_without_any_room_says_so(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError, match=f"{tmp_path}/memory .*{tmp_path}/spill .*memory_dir"):
+        Diversion([str(tmp_path / "memory"), str(tmp_path / "spill")])
 
 
 def test_a_spilled_segment_is_never_changed_in_place(segments: Segments) -> None:
@@ -99,7 +174,7 @@ def test_a_changed_byte_is_found_wherever_it_is(segments: Segments, position: in
     with pytest.raises(SegmentLost, match=f"{path}.*damaged") as caught:
         segments.restore(piece.segment, segments.layer_dirs["disk"], nothing)
     assert caught.value.segment == piece.segment
-    assert not os.listdir(segments.memory_dir)
+    assert not segments_in(segments.memory_dir)
 
 
 @pytest.mark.parametrize("length", [0, 10, spilled.TRAILER, 1_000_000])
@@ -137,7 +212,7 @@ def test_a_move_that_breaks_off_leaves_the_segment_where_it_was(segments: Segmen
     segments.spill(piece.segment, disk, nothing)
     with pytest.raises(OSError, match="No space left"):
         segments.restore(piece.segment, disk, break_off)
-    assert os.listdir(segments.memory_dir) == []
+    assert segments_in(segments.memory_dir) == []
     assert content(segments, piece) == SECOND
 
 

@@ -108,7 +108,7 @@ def test_two_processes_that_save_at_once_lose_nothing(path: str) -> None:
         saver.stdin.write("go\n")
         saver.stdin.flush()
     for saver in savers:
-        saver.communicate(timeout=25)
+        saver.communicate(timeout=60)
         assert saver.returncode == 0
     assert names(path) == {(f"{name}.f{number}", "ssd") for name in ("one", "two") for number in range(25)}
 

@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from penstock.api.implementations import add_implementation, task_named
 from penstock.api.task import Task
-from penstock.errors import ConstraintError, DefinitionError
-from penstock.runtime.constraints import canonical, requirements
+from penstock.errors import DefinitionError
+from penstock.runtime.constraints import ensure_readable, named
 
 __all__ = ["IO", "constraint", "implement", "implements", "io", "task_below", "with_fields"]
 
@@ -23,20 +23,11 @@ def constraint(**written: Any) -> Callable[[Task[P, R]], Task[P, R]]:
     Names are accepted in any case and with or without underscores; values may be ``"$VARIABLE"``. ``storage_bw`` may
     be ``"auto"`` or ``"auto(min, max, delta)"``: then it is learned while the program runs.
     """
-    constraints: dict[str, Any] = {}
-    for name, value in written.items():
-        known = canonical(name)
-        if known in constraints:
-            raise DefinitionError(f"@constraint gives {known} twice")
-        constraints[known] = value
+    constraints = named(written)
 
     def apply(task: Task[P, R]) -> Task[P, R]:
         inner = task_below(task, "@constraint")
-        literal = {name: value for name, value in constraints.items() if "$" not in str(value)}
-        try:
-            requirements(literal, inner.declaration.name, io=inner.declaration.io)
-        except ConstraintError as error:
-            raise DefinitionError(str(error)) from None
+        ensure_readable(constraints, inner.declaration.name, io=inner.declaration.io)
         limited: Task[P, R] = with_fields(task, constraints={**inner.declaration.constraints, **constraints})
         return limited
 
@@ -91,7 +82,7 @@ def with_fields(task: Any, **fields: Any) -> Any:
     """A task like this one, but for some fields of its declaration; the one below stays as it is."""
     if isinstance(task, classmethod | staticmethod):
         return type(task)(with_fields(task.__func__, **fields))
-    return Task(replace(task.declaration, **fields))
+    return Task(replace(task.declaration, **fields, variant_of=None))
 
 
 def task_below(task: Any, decorator: str) -> Task[..., Any]:

@@ -8,9 +8,15 @@ from typing import Any
 
 from penstock.errors import DefinitionError
 from penstock.model.directions import (
+    COLLECTION_FILE_IN,
+    COLLECTION_FILE_INOUT,
+    COLLECTION_FILE_OUT,
     COLLECTION_IN,
     COLLECTION_INOUT,
     COLLECTION_OUT,
+    DIRECTORY_IN,
+    DIRECTORY_INOUT,
+    DIRECTORY_OUT,
     FILE_IN,
     FILE_INOUT,
     FILE_OUT,
@@ -24,9 +30,15 @@ from penstock.model.directions import (
 )
 
 __all__ = [
+    "COLLECTION_FILE_IN",
+    "COLLECTION_FILE_INOUT",
+    "COLLECTION_FILE_OUT",
     "COLLECTION_IN",
     "COLLECTION_INOUT",
     "COLLECTION_OUT",
+    "DIRECTORY_IN",
+    "DIRECTORY_INOUT",
+    "DIRECTORY_OUT",
     "FILE_IN",
     "FILE_INOUT",
     "FILE_OUT",
@@ -42,6 +54,7 @@ __all__ = [
     "Temp",
     "Type",
     "as_direction",
+    "is_direction",
 ]
 
 #: keys of the dictionary form
@@ -49,6 +62,11 @@ Type = "type"
 Depth = "depth"
 Temp = "temp"
 Permanent = "permanent"
+
+
+def is_direction(written: Any) -> bool:
+    """Whether a decorator's argument is meant as a direction, in either form."""
+    return isinstance(written, Direction) or (isinstance(written, dict) and isinstance(written.get(Type), Direction))
 
 
 def as_direction(written: Any, parameter: str, task: str) -> Direction:
@@ -69,6 +87,7 @@ def as_direction(written: Any, parameter: str, task: str) -> Direction:
             raise DefinitionError(f"@task of {task}: {parameter}={written!r}: {error}") from None
     raise DefinitionError(
         f"@task of {task}: {parameter}={written!r} is not a direction; use IN, OUT, INOUT, FILE_IN, FILE_OUT, "
-        f"FILE_INOUT, COLLECTION_IN, COLLECTION_INOUT, COLLECTION_OUT, STREAM_IN, "
-        f"STREAM_OUT, SCATTER, or {{Type: COLLECTION_IN, Depth: 2}}"
+        f"FILE_INOUT, DIRECTORY_IN, DIRECTORY_OUT, DIRECTORY_INOUT, COLLECTION_IN, COLLECTION_INOUT, COLLECTION_OUT, "
+        f"COLLECTION_FILE_IN, COLLECTION_FILE_OUT, COLLECTION_FILE_INOUT, STREAM_IN, STREAM_OUT, "
+        f"SCATTER, or {{Type: COLLECTION_IN, Depth: 2}}"
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.errors import ReturnsMismatch
 from penstock.executors.early import Mismatch, Releasing, is_left_behind, release_of
-from penstock.executors.execution import inside_task
+from penstock.executors.inside import inside_task
 
 __all__ = ["compss_ready_value", "ready_file", "ready_value"]
 
@@ -41,13 +41,13 @@ def _release(call: str) -> Releasing:
         return release
     what = "returns=N, or returns=... for any number" if call == "ready_value" else "FILE_OUT or FILE_INOUT"
     whose = f"is for the body of a task that declares {what}"
-    if inside_task():
-        raise Mismatch(f"{call}() {whose}; this one does not")
     if is_left_behind():
         raise Mismatch(
             f"{call}() was called in a thread for which no task is running: it {whose}, and for threads that this body "
             f"starts, until it returns"
         )
+    if inside_task():
+        raise Mismatch(f"{call}() {whose}; this one does not")
     raise ReturnsMismatch(
         f"{call}() was called outside of a task: it {whose}; to run tasks in this very process, use "
         f"Runtime(mode='inline')"

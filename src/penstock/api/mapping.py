@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from penstock.data.owners import is_buffer
 from penstock.data.serializer import LARGE, dump_stream
 from penstock.data.slots import current
-from penstock.executors.execution import inside_task
+from penstock.executors.inside import inside_task
 from penstock.graph.identity import Identity
 from penstock.runtime import session
-from penstock.runtime.arguments import is_immutable
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
+from penstock.runtime.simple_arguments import is_immutable
 
 if TYPE_CHECKING:
     from penstock.api.task import Task
@@ -37,7 +38,7 @@ def map_calls(task: Task[..., T], iterables: Iterable[Any]) -> Mapped[T] | Calls
     declaration = task.declaration
     calls = list(zip(*iterables, strict=False))
     plain = not declaration.directions and declaration.returns <= 1 and not inside_task() and declaration.mpi is None
-    plain = plain and not declaration.streams and not declaration.generator
+    plain = plain and not declaration.streams and not declaration.generator and declaration.label is None
     plain = plain and not session.current().simulated  # each call has a duration of its own there
     outside, current.referring = current.referring, _refuse_object
     try:
@@ -60,14 +61,15 @@ def _pack(calls: list[tuple[Any, ...]], name: str) -> list[Any] | None:
     """The arguments of each call, as they are or pickled; None if some need more: futures, arrays, large objects."""
     if _PLAIN.issuperset(map(type, chain.from_iterable(calls))):
         return calls
-    identity = session.current().identity
+    runtime = session.current()
+    known = len(runtime.identity) or runtime.memories.used
     packed: list[bytes] = []
     buffers: list[pickle.PickleBuffer] = []
     append, dumps, keep = packed.append, pickle.dumps, buffers.append
     for args in calls:
         try:
-            if len(identity) and not all(map(is_immutable, args)):
-                data, buffers = dump_stream(args, f"an item of a map of {name}", _refuse_data(identity))
+            if known and not all(map(is_immutable, args)):
+                data, buffers = dump_stream(args, f"an item of a map of {name}", _refuse_data(runtime.identity))
             else:
                 data = dumps(args, 5, buffer_callback=keep)
                 if b"__main__" in data:
@@ -86,8 +88,8 @@ def _refuse_object(obj: Any) -> NoReturn:
 
 def _refuse_data(identity: Identity) -> Callable[[Any], int | None]:
     def find(obj: Any) -> int | None:
-        if identity.find(obj) is not None:
-            raise LookupError  # its value is with the tasks: only a single call can wait for it
+        if identity.find(obj) is not None or is_buffer(type(obj)):
+            raise LookupError  # its value is with the tasks, or may be: only a single call can wait for it
         return None
 
     return find

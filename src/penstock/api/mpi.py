@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from penstock.api.decorators import task_below, with_fields
 from penstock.api.task import Task
 from penstock.errors import CallError, DefinitionError, did_you_mean
-from penstock.executors import mpi_world
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.mpi_declaration import MPI
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+    from penstock.executors.mpi_world import RankWorld
 
 __all__ = ["mpi"]
 
@@ -56,19 +57,27 @@ class _MPI:
 
     def comm(self) -> Intracomm:
         """The communicator of the MPI task that is running: a fresh duplicate of the world, for this task alone."""
-        current = mpi_world.current
-        if current is None or current.comm is None:
+        world = _world()
+        if world is None or world.comm is None:
             raise CallError("mpi.comm() is for the body of an MPI task: there is no MPI world here")
-        return current.comm
+        return world.comm
 
     def discard_world(self) -> None:
         """Have no other task run in these processes: the running task leaves them in a state of its own."""
-        if mpi_world.current is None:
+        world = _world()
+        if world is None:
             raise CallError("mpi.discard_world() is for the body of an MPI task: there is no MPI world here")
-        mpi_world.current.spoil("the task said so")
+        world.spoil("the task said so")
 
     def __repr__(self) -> str:
         return "<decorator penstock.mpi>"
+
+
+def _world() -> RankWorld | None:
+    """The world of this process, if it is a rank of one."""
+    from penstock.executors import mpi_world  # brings sockets and more, which programs without MPI tasks do not need
+
+    return mpi_world.current
 
 
 mpi = _MPI()

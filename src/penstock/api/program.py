@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec
 
 from penstock.api.decorators import with_fields
+from penstock.api.directions import is_direction
 from penstock.api.task import Task, task
 from penstock.errors import DefinitionError, did_you_mean
 from penstock.executors.command_lines import Template, parse
@@ -17,6 +18,7 @@ __all__ = ["program"]
 
 P = ParamSpec("P")
 
+_DEFAULTS: dict[str, Any] = {"returns": int, "success": 0, "sizes": "at_commit"}
 _REDIRECTIONS = {"stdin": "FILE_IN", "stdout": "FILE_OUT", "stderr": "FILE_OUT"}
 
 
@@ -25,8 +27,8 @@ def program(
     /,
     *,
     returns: Any = int,
-    success: int | Sequence[int] = 0,
-    sizes: str = "at_commit",
+    success: int | Sequence[int] | Direction = 0,
+    sizes: str | Direction = "at_commit",
     **options: Any,
 ) -> Callable[[Callable[P, Any]], Task[P, Any]]:
     """Make a task of an external program; the function below it only names the parameters, its body is ``...``.
@@ -42,6 +44,11 @@ def program(
         example = '@program("sort {table} > {out}", table=FILE_IN, out=FILE_OUT)'
         raise DefinitionError(f"@program needs the command: {example}")
 
+    own = {"returns": returns, "success": success, "sizes": sizes}
+    # A direction under the name of an option is that of a parameter; @task says what to do if there is none.
+    directions = {key: value for key, value in own.items() if is_direction(value)}
+    own = {key: _DEFAULTS[key] if key in directions else value for key, value in own.items()}
+
     def apply(function: Callable[P, Any]) -> Task[P, Any]:
         if isinstance(function, Task):
             name = function.declaration.name
@@ -49,14 +56,16 @@ def program(
         if not inspect.isfunction(function):
             raise DefinitionError(f"@program decorates functions, not {function!r}")
         name = function.__qualname__.replace("<locals>.", "")
-        made: Task[P, Any] = task(returns=1, **options)(function)
+        made: Task[P, Any] = task(**options, **directions)(function)
         _ensure_empty(function, name)
         declaration = made.declaration
         template = parse(_checked_command(command, name), name)
         redirected = _redirected(name, declaration.signature, declaration.directions, template)
-        result = _result(name, returns, redirected)
-        about = Program(template, result, _success(name, success), redirected, so_far=_so_far(name, sizes))
-        decorated: Task[P, Any] = with_fields(made, body=ProgramBody(about, function, declaration.signature))
+        result = _result(name, own["returns"], redirected)
+        success, so_far = _success(name, own["success"]), _so_far(name, own["sizes"])
+        about = Program(template, result, success, redirected, so_far=so_far)
+        body = ProgramBody(about, function, declaration.signature)
+        decorated: Task[P, Any] = with_fields(made, body=body, returns=1)
         return decorated
 
     return apply
@@ -93,7 +102,8 @@ def _redirected(name: str, signature: inspect.Signature, directions: Any, templa
             )
     redirected = []
     for parameter, about in signature.parameters.items():
-        if about.kind in (about.VAR_POSITIONAL, about.VAR_KEYWORD) or parameter == "self":
+        listed = about.kind is about.VAR_POSITIONAL and parameter in places  # as many words as there are arguments
+        if (about.kind in (about.VAR_POSITIONAL, about.VAR_KEYWORD) and not listed) or parameter == "self":
             raise DefinitionError(f"@program of {name}: parameter {about} cannot be given to a command")
         direction: Direction | None = directions.get(parameter)
         if direction is not None and not direction.file and direction.writes:

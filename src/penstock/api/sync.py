@@ -13,14 +13,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 from penstock.data.refresh import refresh
 from penstock.errors import CallError
-from penstock.executors.execution import inside_task
+from penstock.executors.inside import inside_task
 from penstock.executors.nested import DoneStream
 from penstock.persistent.where import is_stored
 from penstock.runtime import session
-from penstock.runtime.file_access import bring_home, drop_copies, wait_for_file
+from penstock.runtime.file_access import bring_home, claim, drop_copies, ensure_not_missing, wait_for_file
 from penstock.runtime.files import as_path
-from penstock.runtime.futures import Future, PlacedFuture
+from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
+from penstock.runtime.reverting import Placed, datum_of
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ def _note_failures(obj: Any) -> None:
 
 def _value(obj: Any, runtime: Runtime | None) -> Any:
     if isinstance(obj, concurrent.futures.Future):
-        return obj.result()
+        value = obj.result()
+        # The program may have given the object itself to tasks since it first asked for it.
+        return value if runtime is None or not runtime.has_given(value) else _value(value, runtime)
     if isinstance(obj, Mapped):
         return obj.results()
     if isinstance(obj, Stream | DoneStream):
@@ -78,7 +81,9 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
             runtime.objects.bring_up_to_date(obj)
         return obj
     if runtime is not None:
-        datum = runtime.identity.find(obj)
+        if runtime.memories.used:
+            runtime.memories.await_buffer(obj)
+        datum = datum_of(runtime, obj, f"this {type(obj).__name__}")
         if datum is not None and not datum.shared:
             runtime.ensure_unchanged(datum, "wait_on")
             value = runtime.value_of(datum)
@@ -119,7 +124,7 @@ def _with_values(container: Any, parts: list[tuple[Any, Any, Any]], runtime: Run
 
 def _changed_by_tasks(element: Any, runtime: Runtime | None) -> bool:
     """Whether tasks have put something else where an element is: a number, or an object that it could not become."""
-    return isinstance(element, PlacedFuture) or (runtime is not None and runtime.identity.find(element) is not None)
+    return isinstance(element, Placed) or (runtime is not None and runtime.identity.find(element) is not None)
 
 
 def _places(array: Any) -> Iterator[tuple[int, ...]]:
@@ -155,9 +160,13 @@ def open_file(path: Any, mode: str = "r", **options: Any) -> IO[Any]:
         files = session.files()
         return open(path, mode, **options) if files is None else files.open(path, mode, options)
     name = as_path(path, "the file")
+    if writing:
+        claim(runtime, {name: ("open_file()", False)})
     wait_for_file(runtime, name, alone=writing)
     if writing:
         bring_home(runtime, name)
+    else:
+        ensure_not_missing(runtime, name)
     return runtime.files.open(path, mode, options)
 
 
@@ -172,6 +181,7 @@ def delete_file(path: Any) -> None:
         else:
             files.remove(path)
         return
+    claim(runtime, {name: ("delete_file()", False)})
     wait_for_file(runtime, name, alone=True)
     runtime.files.remove(path)
     drop_copies(runtime, name)

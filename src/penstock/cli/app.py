@@ -11,6 +11,7 @@ from penstock.cli.doctor import doctor
 from penstock.cli.probe import probe
 from penstock.cli.run import run
 from penstock.cli.simulate import simulate
+from penstock.cli.store import store
 from penstock.cli.stream import stream
 from penstock.cli.tuning import tuning
 
@@ -28,6 +29,7 @@ app.command()(doctor)
 app.command()(config)
 app.command()(probe)
 app.command()(tuning)
+app.add_typer(store, name="store")
 app.add_typer(stream, name="stream")
 
 

@@ -89,6 +89,8 @@ def _show(name: str, value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(value) or "none"
+    if name == "countable" and isinstance(value, tuple):
+        return ", ".join(f"{what}={count}" for what, count in value) or "none"
     if isinstance(value, tuple):  # of tables, which a line has no room for
         names = [one.layer.name if isinstance(one, DescribedLayer) else one.name for one in value]
         return ", ".join(names) or "none"
@@ -96,7 +98,7 @@ def _show(name: str, value: object) -> str:
         return "off"
     if name in _SIZES and isinstance(value, int):
         return format_size(value)
-    if name == "io_ageing" and isinstance(value, float):
+    if name in ("io_ageing", "retry_delay", "stall") and isinstance(value, float):
         return format_duration(value)
     if name == "store":
         from penstock.persistent.where import shown
@@ -118,6 +120,8 @@ def _found_out(config: Config) -> dict[str, tuple[str, str]]:
     return {
         "cpus": (str(machine.cpus), f": {machine.cpus_limit}"),
         "memory": (_show("memory", machine.memory), f": {machine.memory_limit}"),
+        "setup": ("none", ""),
+        "tasks_per_worker": ("none", ": workers live as long as the run"),
         "run_dir": ("temporary", "; under penstock run: .penstock/APP-TIME"),
         "log": ("auto", ": when there is a run_dir"),
         "progress": ("auto", ": under penstock run"),
@@ -129,6 +133,8 @@ def _found_out(config: Config) -> dict[str, tuple[str, str]]:
             ": a quarter of free memory",
         ),
         "store": ("auto", ": local:penstock-store, where the program is started"),
+        "stall": ("off", ""),
+        "retry_delay": ("auto", ": 1 s after what looks like an outage, else none"),
         "io_ageing": ("off", ""),
         "tuning": ("auto", ": in the user's cache directory"),
         "profiles": ("auto", ": in the user's cache directory"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
+    from penstock.runtime.config import Config
     from penstock.runtime.found_layers import FoundLayer
 
 __all__ = ["Check", "doctor"]
@@ -106,6 +107,8 @@ def _machine() -> Iterator[Check]:
         yield Check("!", "CPUs", cpus, "tasks will run one after the other; ask for more CPUs to run them in parallel")
     nodes = f", {len(machine.numa)} NUMA nodes" if len(machine.numa) > 1 else ""
     yield Check("✓", "memory", f"{format_size(machine.memory)} ({machine.memory_limit}){nodes}")
+    if machine.gpus is not None:
+        yield Check("✓", "GPUs", f"{len(machine.gpus)} ({machine.gpus_limit})")
 
 
 def _shared_memory() -> Iterator[Check]:
@@ -213,16 +216,21 @@ def _storage() -> Iterator[Check]:
 
 
 def _leftovers() -> Iterator[Check]:
-    """What runs that were killed have left on the layers."""
+    """What runs that were killed have left: it goes, except for files on layers that may be the user's."""
     from penstock.errors import ConfigError
+    from penstock.executors.disposable import kept_on_layer, sweep
+    from penstock.runtime.config import load_config
     from penstock.units import format_size
 
     try:
-        known = _known_layers()
+        places, known = _places(load_config({}).config), _known_layers()
     except ConfigError:
-        return  # reported with the storage
+        return  # reported with the settings, or with the storage
+    for path in sweep(dict.fromkeys([*places, *(one.layer.mount for one in known)])):
+        if not os.path.exists(path):
+            yield Check("✓", "leftover", f"{path}, of a run that was killed: removed")
     for one in known:
-        for path in _folders_of_dead_runs(one.layer.mount):
+        for path in kept_on_layer(one.layer.mount):
             finding = f"{path}, {format_size(_size_of(path))}, of a run that is gone"
             advice = "files that had not reached their place may be in it; look, then remove it"
             if one.layer.shared:
@@ -230,14 +238,14 @@ def _leftovers() -> Iterator[Check]:
             yield Check("!", "leftover", finding, advice)
 
 
-def _folders_of_dead_runs(mount: str) -> Iterator[str]:
-    import re
+def _places(config: Config) -> list[str]:
+    """Where directories of runs lie, apart from layers."""
+    import tempfile
 
-    for name in sorted(os.listdir(mount)):
-        ours = re.fullmatch(rf"penstock-{os.getuid()}-(\d+)-[0-9a-f]+-layer", name)
-        path = os.path.join(mount, name)
-        if ours and not os.path.exists(f"/proc/{ours[1]}") and os.path.isdir(path) and not os.path.islink(path):
-            yield path
+    from penstock.runtime.directories import SHARED_MEMORY
+
+    places = (config.memory_dir or SHARED_MEMORY, tempfile.gettempdir(), config.spill_dir, config.run_dir)
+    return list(dict.fromkeys(place for place in places if place is not None))
 
 
 def _size_of(folder: str) -> int:

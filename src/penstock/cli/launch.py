@@ -49,6 +49,10 @@ def launch(request: RunRequest) -> int:
     flags = dict(request.flags)
     try:
         loaded = load_config(flags)
+        if loaded.origins["scheduler"] != "default":
+            from penstock.runtime.policies import ready_set
+
+            ready_set(loaded.config.scheduler)
         code = load_program(request.app, request.args, as_module=request.as_module)
     except (ConfigError, ProgramNotFound) as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -86,6 +90,8 @@ def _run_to_end(code: CodeType, watch: Watch) -> int:
         status = _INTERRUPTED if isinstance(caught, KeyboardInterrupt) else 1
         if isinstance(caught, _Terminated):
             status = _TERMINATED
+        elif caught is session.unusable:
+            status = _USAGE
         session.stop(abort=True)
     watch.close()
     sys.stdout.flush()
@@ -93,6 +99,8 @@ def _run_to_end(code: CodeType, watch: Watch) -> int:
         print("penstock: interrupted", file=sys.stderr)
     elif isinstance(error, _Terminated):
         print("penstock: terminated", file=sys.stderr)
+    elif error is not None and error is session.unusable:
+        print(f"penstock: {error}", file=sys.stderr)
     elif error is not None:
         print_exception(error)
     watch.print_summaries(sys.stderr)

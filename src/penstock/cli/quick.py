@@ -25,7 +25,7 @@ class RunRequest(NamedTuple):
 _VALUES = {
     "--" + name.replace("_", "-"): name
     for name in (
-        *("cpus", "memory", "scheduler", "run_dir", "mode", "window"),
+        *("cpus", "memory", "countable", "scheduler", "run_dir", "mode", "window"),
         *("io_executors", "io_scheduler", "io_ageing", "tuning_ceiling"),
     )
 } | {

@@ -15,6 +15,9 @@ def run(
     module: Annotated[bool, typer.Option("-m", "--module", help="APP is the name of a module.")] = False,
     cpus: Annotated[str | None, typer.Option(metavar="N", help="Computing units to use.")] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help='Memory tasks may reserve: "8GB".')] = None,
+    countable: Annotated[
+        str | None, typer.Option(metavar="NAME=N,…", help='What tasks may count: "gpus=2,licences=4".')
+    ] = None,
     scheduler: Annotated[str | None, typer.Option(metavar="NAME", help="Scheduling policy.")] = None,
     run_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Run directory.", show_default=".penstock/APP-TIME")
@@ -63,6 +66,7 @@ def run(
     flags: dict[str, object] = {
         "cpus": cpus,
         "memory": memory,
+        "countable": countable,
         "scheduler": scheduler,
         "run_dir": run_dir,
         "log": log,

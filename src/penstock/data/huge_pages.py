@@ -14,7 +14,7 @@ import mmap
 import os
 from typing import Any
 
-__all__ = ["HUGE", "detach", "mapped", "own", "prepared"]
+__all__ = ["HUGE", "detach", "give_back", "mapped", "own", "prepared"]
 
 #: bytes of a large page
 HUGE = 1 << 21
@@ -22,6 +22,9 @@ HUGE = 1 << 21
 _MADV_COLLAPSE = 25
 #: the system does not know the request, or not for files like these: it is not asked again
 _NEVER = (errno.EINVAL, errno.ENOSYS)
+
+#: large pages refused in a row after which no more are asked for: memory is too scattered to look on
+_PATIENCE = 8
 
 _possible = True
 
@@ -31,7 +34,6 @@ def prepared(descriptor: int, size: int) -> memoryview | None:
 
     What is mapped is there in truth: to write to it cannot fail, even if shared memory is full by then.
     """
-    global _possible
     whole = size // HUGE * HUGE
     if not whole or not _possible:
         return None
@@ -39,11 +41,40 @@ def prepared(descriptor: int, size: int) -> memoryview | None:
     for offset in range(0, whole, HUGE):
         os.pwrite(descriptor, b"\0", offset)  # a range without any page is not given one
     view, address = _aligned(descriptor, whole, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED)
-    if _libc().madvise(address, whole, _MADV_COLLAPSE) == 0:
+    if _collapse(address, whole) or _collapse_some(descriptor, address, whole):
         return view
-    if ctypes.get_errno() in _NEVER and _has_room(descriptor):
-        _possible = False
     return None
+
+
+def _collapse(address: int, size: int) -> bool:
+    """Have a mapped range in large pages; False if one of them was refused, with the reason in ``errno``."""
+    return bool(_libc().madvise(address, size, _MADV_COLLAPSE) == 0)
+
+
+def _collapse_some(descriptor: int, address: int, size: int) -> bool:
+    """The same page by page: one that is busy, or for which memory is too scattered, is no reason to do without all.
+
+    Those that cannot be had are filled with small ones, so that all is there. False if there is none, or no room.
+    """
+    global _possible
+    without: list[int] = []
+    in_vain = 0
+    for offset in range(0, size, HUGE):
+        if in_vain < _PATIENCE and _collapse(address + offset, HUGE):
+            in_vain = 0
+        else:
+            in_vain += 1
+            without.append(offset)
+    if len(without) * HUGE == size:
+        if ctypes.get_errno() in _NEVER and _has_room(descriptor):
+            _possible = False
+        return False
+    try:
+        for offset in without:
+            os.posix_fallocate(descriptor, offset, HUGE)
+    except OSError:
+        return False
+    return True
 
 
 def _has_room(descriptor: int) -> bool:
@@ -69,6 +100,12 @@ def detach(address: int, size: int, descriptor: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
+def give_back(descriptor: int) -> None:
+    """Free the pages of a file in memory, whoever has it mapped; what is read of it afterwards is zero."""
+    size = os.fstat(descriptor).st_size
+    _libc().fallocate(descriptor, _PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(size))  # memory for a while, if it fails
+
+
 def own(address: int, size: int) -> None:
     """Write to every page of a detached range: it has nothing to do with its file any more."""
     memory = memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
@@ -89,6 +126,8 @@ def _aligned(descriptor: int, size: int, prot: int, flags: int) -> tuple[memoryv
 
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = 0x4000
+#: ``FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE``
+_PUNCH_HOLE = 0x03
 _loaded: Any = None
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.data.admission import FREE, Admission, Claim, Overdrawn, estimate
+from penstock.data.own_classes import leave_own_classes
 
 __all__ = ["Pickled", "pickled", "pickled_specially"]
 
@@ -98,6 +99,8 @@ def new_pickler(sink: Sink, *, by_value: bool = False) -> pickle.Pickler:
 @functools.cache
 def _by_value() -> type[pickle.Pickler]:
     import cloudpickle
+
+    leave_own_classes()
 
     class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         # It has a table as an attribute of the class, and looks at no other.

@@ -10,9 +10,11 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.data.slots import SlotRef
+
 __all__ = ["may_hold"]
 
-_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None), SlotRef})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _KNOWN = _PLAIN | _CONTAINERS
 #: nothing deeper or larger is looked at, so that a cycle comes to an end
@@ -20,10 +22,15 @@ _LEVELS = 16
 _MOST = 1_000_000
 
 
-def may_hold(obj: Any, known: Mapping[int, object]) -> bool:
-    """Whether one of the objects known by their addresses may be inside ``obj``; True if that cannot be said."""
-    level, seen = [obj], 0
+def may_hold(objects: list[Any], known: Mapping[int, object], *, few: int | None = None) -> bool:
+    """Whether some of the objects are known by their addresses, or hold one that is; True if that cannot be said.
+
+    More than ``few`` are not looked at.
+    """
+    level, seen = objects, 0
     for _ in range(_LEVELS):
+        if few is not None and seen + len(level) > few:
+            return True
         kinds = set(map(type, level))
         if kinds <= _PLAIN:
             return False

@@ -1,7 +1,8 @@
 """The shared-memory store: one file per segment in a private directory on tmpfs, mapped by whoever reads it.
+It is long because who makes, maps, shares, moves and removes segments must agree on where they are.
 
 Every process of a run writes its own segments and maps anybody's; only the main program moves and removes them. A
-segment that was spilled, or made while the store was full, lies on disk with a checksum (spilled.py) and is read in
+segment that was spilled, or made while memory was full, lies on disk with a checksum (spilled.py) and is read in
 the same way. Nobody needs to know where a segment is: it is looked for in all places, by its number.
 """
 
@@ -13,15 +14,19 @@ import itertools
 import mmap
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from penstock.data.admission import Admission
-from penstock.data.huge_pages import HUGE, mapped, prepared
+from penstock.data.diversion import Diversion, room_in
+from penstock.data.huge_pages import HUGE, give_back, mapped, prepared
+from penstock.data.limits import behind
 from penstock.data.spilled import TRAILER, Damaged, check, copy_in, copy_out, write_all, write_checked
 from penstock.errors import PenstockError, RuntimeStopped
 from penstock.model.data import Piece, SegmentId
+from penstock.units import format_size
 
 __all__ = ["Access", "MappedSegment", "SegmentLost", "Segments"]
 
@@ -35,6 +40,8 @@ _STEP = 1 << 24
 _WRITER = 40
 #: how often all places are looked through: a segment may be moved from one that is to be looked at to one that was
 _LOOKS = 3
+#: mappings of shared segments that a process keeps
+_KEPT = 4
 #: what a file system says when it has no room
 _FULL = (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT)
 
@@ -101,56 +108,38 @@ class Segments:
         self._alone = alone
         self._nameless: dict[SegmentId, int] = {}
         self._nameless_lock = threading.Lock()
+        #: shared segments that tasks of this process have used, the latest last: pages found once are not sought again
+        self._shared: OrderedDict[SegmentId, memoryview] = OrderedDict()
         #: grants memory for turning objects to bytes and back; None: there is no limit
         self.admission: Admission | None = None
         #: the run ends: nothing can be written any more
         self.closed = False
-        self._full: mmap.mmap | bytearray = bytearray(1) if alone else self._flag()
+        #: whether new segments go to disk, if that takes them
+        self.diversion = Diversion(() if alone else (memory_dir, spill_dir))
         # The writer's number is part of a segment's, so that processes need not agree on a counter.
         self._numbers: Iterator[SegmentId] = itertools.count((writer << _WRITER) + 1)
-
-    def _flag(self) -> mmap.mmap:
-        """One byte that all processes of the run see: whether the store is full."""
-        path = os.path.join(self.spill_dir, "full")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            if os.fstat(descriptor).st_size == 0:
-                os.write(descriptor, b"\0")  # written, not only mapped: a full disk must be an error here
-            return mmap.mmap(descriptor, 1)
-        except OSError as error:
-            raise PenstockError(
-                f"cannot write to {self.spill_dir}: {error.strerror}. Free space there, or set spill_dir or run_dir "
-                f"to another directory."
-            ) from error
-        finally:
-            os.close(descriptor)
 
     def admit(self, budget: int | None) -> None:
         """Let all processes together need no more than this much memory to turn objects to bytes and back."""
         if budget is not None and not self._alone:
             self.admission = Admission(os.path.join(self.memory_dir, "admission"), budget)
 
-    @property
-    def full(self) -> bool:
-        """Whether new segments go to disk."""
-        return self._full[0] != 0
-
-    @full.setter
-    def full(self, full: bool) -> None:
-        self._full[0] = full
-
     def close(self) -> None:
-        """Let the flag go."""
+        """Let go of what is open."""
         self.closed = True
-        if isinstance(self._full, mmap.mmap):
-            self._full.close()
+        self.diversion.close()
         for descriptor in self._nameless.values():
             os.close(descriptor)
         self._nameless.clear()
+        self._shared.clear()
 
     def path(self, segment: SegmentId, *, spilled: bool) -> str:
         """Where a segment lies when it is new."""
         return os.path.join(self.spill_dir if spilled else self.memory_dir, f"s{segment}")
+
+    def undo_path(self, writer: int) -> str | None:
+        """Where a process keeps what it changes in place; None where no other process could look for it."""
+        return None if self._alone else os.path.join(self.memory_dir, f"u{writer}")
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -159,27 +148,38 @@ class Segments:
         try:
             if not self.closed:
                 return self._write_somewhere(buffers)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             if not self.closed:
+                if limit := behind(error):
+                    error.add_note(f"While {format_size(_size(buffers))} were stored: {limit}.")
                 raise
         raise RuntimeStopped("the runtime was stopped by another thread; nothing can be stored any more")
 
     def _write_somewhere(self, buffers: Sequence[Buffer]) -> list[Piece]:
+        """Write to memory, or to disk if that is full; the other way round while segments are diverted."""
         segment = next(self._numbers)
-        if not self.full:
+        refusals: dict[bool, OSError] = {}
+        for spilled in (True, False) if self.diversion and self._takes(buffers) else (False, True):
             try:
-                return self._write(segment, buffers, spilled=False)
+                return self._write(segment, buffers, spilled=spilled)
             except OSError as error:
-                if error.errno not in _FULL:
+                if not spilled and error.errno not in _FULL:
                     raise
+                refusals[spilled] = error
+        raise PenstockError(
+            f"cannot store {format_size(_size(buffers))}: shared memory is full ({self.memory_dir}: "
+            f"{room_in(self.memory_dir)}), and spilling to disk failed: {refusals[True].strerror} ({self.spill_dir}: "
+            f"{room_in(self.spill_dir)}). Free space there, or set spill_dir to a larger disk, or memory_dir to a "
+            f"larger file system."
+        ) from refusals[True]
+
+    def _takes(self, buffers: Sequence[Buffer]) -> bool:
+        """Whether the disk seems to have room: to fill it up each time, only to find that it had none, takes long."""
         try:
-            return self._write(segment, buffers, spilled=True)
-        except OSError as error:
-            size = sum(len(part) for buffer in buffers for part in _parts(buffer))
-            raise PenstockError(
-                f"cannot store {size} bytes: shared memory ({self.memory_dir}) is full and spilling to "
-                f"{self.spill_dir} failed: {error.strerror}. Free space there, or set spill_dir to a larger disk."
-            ) from error
+            disk = os.statvfs(self.spill_dir)
+        except OSError:
+            return True  # the directory may have to be made, or whatever it is will be said by who writes
+        return disk.f_blocks == 0 or disk.f_bavail * disk.f_frsize >= _size(buffers) + TRAILER
 
     def _write(self, segment: SegmentId, buffers: Sequence[Buffer], *, spilled: bool) -> list[Piece]:
         views: list[memoryview] = []
@@ -208,7 +208,7 @@ class Segments:
 
     def build(self, size: int) -> tuple[SegmentId, memoryview] | None:
         """A new segment, to be filled where it lies; None where it would be slower than a copy, or memory is full."""
-        if self.full or self.closed:
+        if self.closed or self.diversion:
             return None
         segment = next(self._numbers)
         try:
@@ -222,6 +222,44 @@ class Segments:
                 raise
         self.remove(segment)
         return None
+
+    def share(self, size: int) -> tuple[SegmentId, memoryview]:
+        """A new segment that several processes change at the same time, mapped; it never leaves memory."""
+        segment = next(self._numbers)
+        try:
+            with self._in_memory(segment, f"s{segment}") as descriptor:
+                if prepared(descriptor, size) is None:
+                    os.ftruncate(descriptor, size)
+                os.posix_fallocate(descriptor, 0, size)  # to write to it must not fail
+                return segment, mapped(descriptor, size, *_PROTECTION[Access.IN_PLACE])
+        except OSError as error:
+            self.remove(segment)
+            raise PenstockError(
+                f"cannot share {size} bytes between tasks: shared memory ({self.memory_dir}) has no room: "
+                f"{error.strerror}"
+            ) from error
+
+    def map_shared(self, segment: SegmentId) -> memoryview:
+        """The bytes of a shared segment, to be read and changed; the mapping is kept for the next task."""
+        view = self._shared.get(segment)
+        if view is None:
+            view = self._shared[segment] = self.map(segment, spilled=False, access=Access.IN_PLACE).view
+            if len(self._shared) > _KEPT:
+                self._shared.popitem(last=False)
+        else:
+            self._shared.move_to_end(segment)
+        return view
+
+    def unshare(self, segment: SegmentId) -> None:
+        """Give the memory of a shared segment back, also where a process still has it mapped."""
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = self._open_in_memory(segment, os.O_RDWR)
+            try:
+                give_back(descriptor)
+            finally:
+                os.close(descriptor)
+        self._remove_from_memory(segment)
+        self._shared.pop(segment, None)
 
     @contextlib.contextmanager
     def _in_memory(self, segment: SegmentId, name: str) -> Iterator[int]:
@@ -367,6 +405,10 @@ class Segments:
         except (FileNotFoundError, KeyError):
             return False
         return True
+
+
+def _size(buffers: Sequence[Buffer]) -> int:
+    return sum(memoryview(part).nbytes for buffer in buffers for part in _parts(buffer))
 
 
 def _parts(buffer: Buffer) -> Sequence[memoryview | bytes]:

@@ -18,7 +18,7 @@ from penstock.data.admission import FREE, Admission
 from penstock.data.picklers import Pickled, pickled, pickled_specially
 from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.data.slots import current, load_with_slots, referred_states
-from penstock.errors import ArgumentChanged, CallError, SerializationError, StorageError
+from penstock.errors import ArgumentChanged, CallError, DataLost, SerializationError, StorageError
 from penstock.model.data import Piece, SegmentId, Value
 
 __all__ = ["LARGE", "NONE", "InPlace", "dump", "dump_parts", "dump_stream", "load", "pack"]
@@ -39,7 +39,13 @@ _MANY_DIGITS = 1 << 1000
 _nothing = nullcontext()
 
 #: errors that say by themselves what is wrong
-_OURS = (SerializationError, ArgumentChanged, CallError, StorageError)
+_OURS = (SerializationError, ArgumentChanged, CallError, DataLost, StorageError)
+
+
+class _Own(bytearray):
+    """A small buffer of a value that may be changed; it can be told apart from others as long as somebody has it."""
+
+    __slots__ = ("__weakref__",)
 
 
 def dump_parts(
@@ -171,7 +177,7 @@ def load(
                 raise SegmentLost(part.segment, f"{path}, which held a part of it, is shorter than it was")
             return view
         assert type(part) is bytes
-        return part if access is Access.READ else bytearray(part)
+        return part if access is Access.READ else _Own(part)
 
     changeable = len(value.buffers) if writable is None else writable
     buffers = [content(part, access if i < changeable else Access.READ) for i, part in enumerate(value.buffers)]

@@ -8,9 +8,10 @@ for and the same object every time, so aliasing inside a call is kept.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,21 @@ from penstock.model.tasks import Failure
 __all__ = [
     "ElementFailed",
     "FailedElement",
+    "InsideRef",
     "PathRef",
     "SlotRef",
     "Slots",
     "StreamRef",
+    "WrittenRef",
     "current",
     "element",
+    "inside_slot",
     "load_with_slots",
     "path_slot",
     "referred_states",
     "slot",
     "stream_slot",
+    "written_file",
 ]
 
 _EMPTY = object()
@@ -65,6 +70,10 @@ class _Current(threading.local):
     building: Any = None
     #: what it has built there
     built: Any = None
+    #: the parts of shared memory that it has
+    parts: Any = None
+    #: where the task under way writes its files, by position among the outputs of its call
+    written: Mapping[int, str] | None = None
     #: gives the open file for a slot of the call being unpacked
     opened: Callable[[int], Any] | None = None
 
@@ -95,6 +104,19 @@ def slot(index: int) -> Any:
 def path_slot(index: int) -> Path:
     """The file in a slot, for a program that gave it as a ``Path``."""
     return Path(slot(index))
+
+
+def inside_slot(index: int, rest: str, as_path: bool) -> Any:
+    """A file in the directory that a slot holds."""
+    path = os.path.join(slot(index), rest)
+    return Path(path) if as_path else path
+
+
+def written_file(output: int, as_path: bool) -> Any:
+    """Where the task writes one of its files."""
+    assert current.written is not None
+    path = current.written[output]
+    return Path(path) if as_path else path
 
 
 def stream_slot(index: int) -> Any:
@@ -152,6 +174,33 @@ class PathRef(SlotRef):
         return path_slot, (self.index,)
 
 
+class InsideRef(SlotRef):
+    """Stands for a file in a directory that is a datum."""
+
+    __slots__ = ("_as_path", "_rest")
+
+    def __init__(self, index: int, rest: str, *, as_path: bool) -> None:
+        super().__init__(index)
+        self._rest = rest
+        self._as_path = as_path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return inside_slot, (self.index, self._rest, self._as_path)
+
+
+class WrittenRef:
+    """Stands for a file that the task writes, by its position among the outputs."""
+
+    __slots__ = ("_as_path", "_output")
+
+    def __init__(self, output: int, *, as_path: bool) -> None:
+        self._output = output
+        self._as_path = as_path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return written_file, (self._output, self._as_path)
+
+
 class StreamRef(SlotRef):
     """Stands for a file that is given open."""
 
@@ -162,8 +211,8 @@ class StreamRef(SlotRef):
 
 
 class _Unpickler(pickle.Unpickler):
-    def persistent_load(self, index: Any) -> Any:
-        return slot(index)
+    def persistent_load(self, found: Any) -> Any:
+        return slot(found) if type(found) is int else found  # a part of something, made already
 
 
 class _Stream:

@@ -45,6 +45,10 @@ def check(engine: Engine, program_segments: Mapping[SegmentId, int] | None = Non
     _check_open_files(state)
     for number in state.early:
         _require(number in state.tasks, f"task {number} has handed over outputs, but is over")
+    for number, until in state.pauses.items():
+        _require(number in state.tasks, f"task {number} pauses, but is over")
+        _require((until, number) in state.pause_ends, f"the pause of task {number} will not end")
+    _check_replaced(state)
     _check_origins(state)
     ready = sum(task.state is TaskState.READY for task in state.tasks.values())
     held = len(state.ready) + len(state.io_ready) + len(state.gangs)
@@ -88,12 +92,24 @@ def _check_node(state: State, node: NodeRecord) -> None:
         node.free_memory >= 0 and node.free_memory + memory == node.node.memory,
         f"node {node.name} has {node.node.memory} bytes: {node.free_memory} free and {memory} held",
     )
+    for name, total in node.node.countable:
+        free = node.free_countable[name]
+        taken = [number for lane in node.lanes if lane.queue for number in _numbers(state, lane.queue[0], name)]
+        right = sorted(free + taken) == list(range(total))
+        _require(right, f"node {node.name} has {total} {name}: {free} free and {taken} held")
     for io, noted in ((False, node.idle), (True, node.idle_io)):
         idle = {lane for lane in node.lanes if lane.io is io and not lane.queue and lane.open and not lane.dying}
         _require(len(noted) == len(idle) and set(noted) == idle, f"node {node.name} has a wrong list of idle lanes")
     heads_io = [lane.queue[0] for lane in node.lanes if lane.queue and lane.io]
     unlayered = sum(not head.requirements.layered for head in heads_io)
     _require(node.unlayered == unlayered, f"node {node.name} counts {node.unlayered} I/O attempts of {unlayered}")
+
+
+def _numbers(state: State, holder: TaskRecord, name: str) -> tuple[int, ...]:
+    need = holder.requirements.countable
+    numbers = state.ledger.numbers.get(holder.task, ())
+    _require_of(state, holder, [count for _, count in need] == list(map(len, numbers)), f"holds {numbers} of {need}")
+    return next((held for (one, _), held in zip(need, numbers, strict=True) if one == name), ())
 
 
 def _check_open_nodes(state: State) -> None:
@@ -178,6 +194,7 @@ def _check_lane_sets(state: State, lanes: set[Lane]) -> None:
 def _check_holders(state: State) -> None:
     heads = {lane.queue[0].task: node for node in state.ledger.nodes.values() for lane in node.lanes if lane.queue}
     _require(state.ledger.holders == heads, "the tasks noted as holding tokens are not the heads of lanes")
+    _require(state.ledger.numbers.keys() <= heads.keys(), "units that are told apart are held by nobody")
 
 
 def _check_gangs(state: State) -> None:
@@ -212,6 +229,7 @@ def _check_reservation(state: State) -> None:
         if kept is not None and current is not None:
             processes = reserved[node]
             right = (kept.cpus, kept.memory) == (current.need.cpus * processes, current.need.memory * processes)
+            right = right and kept.countable == dict(current.need.countable)
             within = kept.cpus <= node.node.cpus and kept.memory <= node.node.memory
             _require(right and within and kept.admits(current.need), f"too much or too little of {node.name} is kept")
 
@@ -235,6 +253,7 @@ def _check_task(state: State, task: TaskRecord) -> None:
         open_to_it |= {number for number in task.call.reads if task not in state.versions[number].waiters}
     missing = sum(state.versions[number].outcome is None for number in task.call.reads if number not in open_to_it)
     missing += state.store is not None and state.store.waits(task.task)
+    missing += task.task in state.pauses
     _require_of(state, task, task.missing == missing, f"counts {task.missing} missing versions of {missing}")
     waits = now is TaskState.WAITING
     interrupted = task.task in state.interrupted
@@ -275,6 +294,16 @@ def _check_open_files(state: State) -> None:
         _require(number in state.tasks, f"task {number} is to be ended, but is over")
 
 
+def _check_replaced(state: State) -> None:
+    kept = Counter(before for before in state.replaced.values() if before > 0)
+    _require(kept == state.kept, "the versions kept for those that replace them are not those that are replaced")
+    for number, before in state.replaced.items():
+        version = state.versions.get(number)
+        unmade = version is not None and (version.outcome is None or type(version.outcome) is Failure)
+        _require(unmade, f"version {number} still has what it replaced")
+        _require(before <= 0 or before in state.versions, f"version {before} is kept, but is forgotten")
+
+
 def _check_origins(state: State) -> None:
     for number in state.recoveries:
         _require(number in state.tasks, f"task {number} recovers from a loss, but is over")
@@ -284,6 +313,10 @@ def _check_origins(state: State) -> None:
     nbytes = sum(origin.nbytes for origin in origins.by_task.values())
     _require(origins.nbytes == nbytes, f"origins take {nbytes} bytes, but {origins.nbytes} are counted")
     _require(len(origins.by_task) <= MOST and nbytes <= MOST_BYTES, "too many origins are kept")
+    for origin in origins.by_task.values():
+        live = sum(number in state.versions for number in origin.call.writes)
+        _require(origin.live == live, f"the origin of {origin.label} counts {origin.live} versions of {live}")
+        _require(bool(live or origin.dependents), f"the origin of {origin.label} is of no use, but is kept")
     makers = {number for task in state.tasks.values() for number in task.call.writes}
     for version in state.versions.values():
         made = version.outcome is not None or version.version not in origins.makers or version.version in makers
@@ -300,7 +333,7 @@ def _check_version(state: State, version: VersionRecord, uses: int) -> None:
     failed = type(version.outcome) is Failure
     _require(failed == (version.for_consumers is not None), f"{name} has an outcome that consumers do not see")
     if version.outcome is not None and not version.held and not version.uses:
-        needed = version.scratch is not None or follows_placed(state, version)
+        needed = version.scratch is not None or follows_placed(state, version) or version.version in state.kept
         _require(needed, f"{name} lives although nobody can read it")
     if version.file is not None:
         _require(version.version in state.files.get(version.file, ()), f"{name} is missing in the chain of its file")

@@ -5,8 +5,6 @@ What a failure then means for other tasks and for the program is in failures.py.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from msgspec.structs import replace
 
 from penstock.engine import learning
@@ -16,23 +14,23 @@ from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import hold_segments, hold_states, release_segments
 from penstock.engine.lineage import note_lost_inputs
 from penstock.engine.open_files import begin_again, open_file, withdraw_open_files
-from penstock.engine.origins import in_segments, note_origin
+from penstock.engine.origins import note_origin
 from penstock.engine.outcomes import leave, release_successors, settle
+from penstock.engine.pauses import begin_pause
 from penstock.engine.placed_files import note_named, note_written
 from penstock.engine.placement import end_attempt, kill, take_back
-from penstock.engine.profiles import Times
-from penstock.engine.retries import tries_again
+from penstock.engine.profiles import learn_duration
+from penstock.engine.relief import note_made, note_passing
+from penstock.engine.retries import pause_before, tries_again
 from penstock.engine.segment_store import forget_needs, note_value
 from penstock.engine.state import Early, IOTaskRecord, Recovery, State, TaskRecord, VersionRecord
 from penstock.errors import InternalError
 from penstock.model.commands import Discard
-from penstock.model.data import FileRef, Slot, TaskId, Value, segments_of
+from penstock.model.data import FileRef, Slot, TaskId, Value, in_segments, segments_of
 from penstock.model.events import Failed, Finished, NodeLost, OutputReady, Recalled, Report, WorkerLost
 from penstock.model.tasks import Failure, FailureKind, TaskState
 
 __all__ = ["attempt_failed", "attempts_recalled", "finished", "node_lost", "output_ready", "worker_lost"]
-
-K = TypeVar("K")
 
 
 def finished(state: State, event: Finished) -> None:
@@ -45,11 +43,13 @@ def finished(state: State, event: Finished) -> None:
     call = task.call
     count = call.count
     if count:
-        _learn_duration(state.times, call.spec.function, event.seconds / count)
+        learn_duration(state.times, call.spec.function, event.seconds / count)
     node = task.lane.node.name  # type: ignore[union-attr]  # it runs
     if isinstance(task, IOTaskRecord):
         _io_succeeded(state, task, event)
     end_attempt(state, task)
+    if task.relieves and state.store is not None:
+        state.store.turn = True
     state.move(task, TaskState.DONE)
     state.done += count
     freed: list[TaskRecord] = []
@@ -65,12 +65,16 @@ def finished(state: State, event: Finished) -> None:
             continue
         if output is None:
             output = unchanged(state, task, version)
+            if output is None:
+                continue
             stored = stored or in_segments(output)
         elif _keep(state, version, output, node):
             stored = True
         settle(state, version, output, freed)
     if stored:
         note_origin(state, task, event.outputs)
+        if state.store is not None:
+            note_made(state.store, task, event.outputs)
     leave(state, task)
     if freed:
         release_successors(state, freed)
@@ -83,7 +87,7 @@ def _io_succeeded(state: State, task: IOTaskRecord, event: Finished) -> None:
         return
     state.crowded_since = None
     device.learn(task.function, event.seconds)
-    _learn_duration(state.times_on, (task.function, device.name), event.seconds)
+    learn_duration(state.times_on, (task.function, device.name), event.seconds)
     learning.attempt_succeeded(state, task, event.seconds)
     call = task.call
     if not call.outputs:
@@ -146,9 +150,11 @@ def _keep(state: State, version: VersionRecord, output: Slot, node: str) -> bool
     version.node = node
     stored = False
     if type(output) is Value:
-        if output.buffers or type(output.data) is not bytes:
+        if (output.buffers or type(output.data) is not bytes) and in_segments(output):
             hold_segments(state, segments_of(output))
             note_value(state, output)
+            if state.store is not None and version.uses and not version.held:
+                note_passing(state.store, version, output)
             stored = True
         if output.states:
             hold_states(state, output.states)
@@ -188,13 +194,6 @@ def _running(state: State, number: TaskId, attempt: int) -> TaskRecord | None:
     return task
 
 
-def _learn_duration(times: dict[K, Times], key: K, seconds: float) -> None:
-    known = times.get(key)
-    if known is None:
-        known = times[key] = Times()
-    known.add(seconds)
-
-
 def attempt_failed(state: State, event: Failed) -> None:
     """An attempt ended without delivering."""
     task = _running(state, event.task, event.attempt)
@@ -208,6 +207,8 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
     doom, task.doom = task.doom, None
     if state.open_files:
         withdraw_open_files(state, task)
+    if failure.kind is FailureKind.CANCELLED and doom is not None:
+        failure = replace(doom, output=failure.output)  # its body was asked to end, and did
     failure = replace(failure, node=lane.node.name, attempt=task.attempt)
     device = None
     if isinstance(task, IOTaskRecord):
@@ -236,6 +237,9 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
             failure = replace(failure, kind=FailureKind.UNPLACEABLE, message=_unplaceable(failure.message))
         elif not task.in_place:
             state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
+            pause = pause_before(task.call.spec, failure, attempts, task.task)
+            if pause:
+                begin_pause(state, task, pause)
             begin_again(state, task)
             return
         else:

@@ -22,10 +22,13 @@ from penstock.engine import (
     learning,
     lifetimes,
     lineage,
+    outcomes,
+    pauses,
     placed_files,
     placement,
     spilling,
     submission,
+    waits,
 )
 from penstock.engine.segment_store import StoreRules
 from penstock.engine.state import State, StorageRules
@@ -35,6 +38,7 @@ from penstock.model.commands import Command
 from penstock.model.data import VersionId
 from penstock.model.resources import Requirements
 from penstock.model.tasks import TaskState
+from penstock.model.waits import Wait
 from penstock.scheduling.view import ReadySet
 
 __all__ = ["Engine"]
@@ -47,6 +51,8 @@ def _node_joined(state: State, event: events.NodeJoined) -> None:
 
 def _ticked(state: State, event: events.Ticked) -> None:
     placement.look_at_time(state)
+    if state.pauses:
+        pauses.end_pauses(state)
     state.io_changed = True
 
 
@@ -63,7 +69,8 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
     events.CancelRequested: submission.cancel,
     events.Provided: submission.provide,
     events.Released: submission.release,
-    events.Published: lifetimes.file_published,
+    events.Reverted: lifetimes.revert,
+    events.Published: outcomes.file_published,
     events.Moved: flushing.moved,
     events.Discarded: placed_files.discarded,
     events.HomeWanted: flushing.want_home,
@@ -109,18 +116,24 @@ class Engine:
         return commands
 
     def _schedule(self, state: State) -> None:
-        store = state.store
+        store, ledger = state.store, state.ledger
         if store is not None and store.records and store.is_pressed:
             spilling.advance(state)
-        if (state.ledger.open or state.hungry) and (len(state.ready) or state.gangs.count):
+        if (ledger.open or state.hungry) and (len(state.ready) or state.gangs.count):
             placement.dispatch(state)
-        # When nothing runs any more, what still waits for room must be helped or refused.
-        if state.io_changed or (len(state.io_ready) and not state.ledger.holders):
+        if state.io_changed or state.hungry_io or not ledger.holders:
+            self._schedule_others(state)
+
+    def _schedule_others(self, state: State) -> None:
+        """What does not compute. When nothing runs any more, what still waits for room must be helped or refused."""
+        idle = not state.ledger.holders
+        if state.io_changed or (idle and len(state.io_ready)):
             if self._schedule_io(state):
                 self._schedule(state)  # those that ignore the failure of what was refused may be ready now
         elif state.hungry_io:
             io_placement.send_more(state)
-        # When nothing runs any more, what still waits for memory must be let in.
+        # The same of what still waits for memory.
+        store = state.store
         if store is not None and store.parked and not state.ledger.holders and spilling.admit_one(state):
             self._schedule(state)
 
@@ -152,7 +165,13 @@ class Engine:
         times = [placement.next_look(state)]
         if len(state.io_ready) or state.courses:
             times += [io_placement.next_look(state), crowding.next_look(state)]
+        if state.pauses:
+            times.append(pauses.next_end(state))
         return min((time for time in times if time is not None), default=None)
+
+    def waits(self) -> list[Wait]:
+        """Who waits for what, held by whom."""
+        return waits.waits(self.state)
 
     def blocked(self) -> list[str]:
         """The ready tasks that wait for a node of another kind to join, by name and number."""

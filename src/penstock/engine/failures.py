@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from penstock.engine.lifetimes import drop_if_unused, hold_segments, hold_states
-from penstock.engine.origins import in_segments, note_origin
-from penstock.engine.outcomes import leave, release_successors, settle
+from penstock.engine.lifetimes import (
+    drop_if_unused,
+    hold_segments,
+    hold_states,
+    shorten_way_back,
+    spoil_replaced,
+)
+from penstock.engine.origins import note_origin
+from penstock.engine.outcomes import leave, release_successors, settle, settle_followers
 from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.engine.unwritten_files import as_before
 from penstock.model.commands import Settle
-from penstock.model.data import FileRef, Slot, Value, segments_of
+from penstock.model.data import Slot, Value, in_segments, segments_of
 from penstock.model.events import Report
-from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskState
+from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskState, Use
 
 __all__ = ["NONE", "fail_consumers_of", "fail_for_want_of", "finish_without_outputs", "unchanged"]
 
@@ -67,14 +74,28 @@ def _finish_all(state: State, fallen: list[tuple[TaskRecord, Failure]]) -> None:
             state.failed += task.call.count
         for_consumers = _for_consumers(task, failure)
         missing = 0
+        _end_reading(state, task)
         for number in task.call.writes:
             version = state.versions.get(number)
             if version is not None and version.outcome is None:
                 missing += 1
+                if task.in_place:
+                    spoil_replaced(state, number)
                 _fail_version(state, version, failure, for_consumers, fallen)
         if not missing and failure.kind not in _PASSED_ON:
             state.out.append(Settle(0, failure))
         leave(state, task)
+
+
+def _end_reading(state: State, task: TaskRecord) -> None:
+    """A task that fails reads no longer: who waits to change what it read need not know more."""
+    call = task.call
+    freed: list[TaskRecord] = []
+    for number, output in zip(call.writes[call.returns :], call.outputs, strict=True):
+        version = state.versions.get(number)
+        if output.use is Use.READ and version is not None and version.outcome is None:
+            settle(state, version, NONE, freed)
+    release_successors(state, freed)
 
 
 def _fail_version(
@@ -87,6 +108,8 @@ def _fail_version(
     """A version will never exist: tell the program, and add those that wait for it to ``fallen``."""
     version.outcome = failure
     version.for_consumers = for_consumers
+    if state.replaced:
+        shorten_way_back(state, version)
     if version.held:
         state.out.append(Settle(version.version, failure))
     for waiter in version.waiters:
@@ -100,6 +123,10 @@ def _fail_version(
             waiter.spare_started = False
     version.waiters = []
     drop_if_unused(state, version)
+    if version.version in state.unwritten:
+        freed: list[TaskRecord] = []
+        settle_followers(state, version, freed)
+        release_successors(state, freed)
 
 
 def _for_consumers(task: TaskRecord, failure: Failure) -> Failure:
@@ -136,23 +163,26 @@ def _finish_ignored(state: State, task: TaskRecord, failure: Failure) -> None:
         version = state.versions.get(number)
         if version is not None and version.outcome is None:
             content = unchanged(state, task, version)
-            stored = stored or in_segments(content)
-            settle(state, version, content, freed)
+            if content is not None:
+                stored = stored or in_segments(content)
+                settle(state, version, content, freed)
     if stored:
         note_origin(state, task, (), ignored=True)
     leave(state, task)
     release_successors(state, freed)
 
 
-def unchanged(state: State, task: TaskRecord, version: VersionRecord) -> Slot:
-    """What an output holds that a task did not change: what it held before, or None where that was nothing."""
+def unchanged(state: State, task: TaskRecord, version: VersionRecord) -> Slot | None:
+    """What an output holds that a task did not change: what it held before, ``None`` in a program where that was
+    nothing. A file for which that is not known yet has none: it follows an older version.
+    """
     call = task.call
     index = call.writes.index(version.version) - call.returns
     if index < 0:
         return NONE
-    slot = call.slots[call.outputs[index].slot] if call.outputs[index].slot >= 0 else None
     if version.file is not None:
-        return _unchanged_file(version, state.versions[slot] if type(slot) is int else None)
+        return as_before(state, version)
+    slot = call.slots[call.outputs[index].slot] if call.outputs[index].slot >= 0 else None
     if slot is None:
         return NONE
     old = state.versions[slot].outcome if type(slot) is int else slot
@@ -160,16 +190,3 @@ def unchanged(state: State, task: TaskRecord, version: VersionRecord) -> Slot:
     hold_segments(state, segments_of(old))
     hold_states(state, old.states)
     return old
-
-
-def _unchanged_file(version: VersionRecord, old: VersionRecord | None) -> FileRef:
-    """The file as it was; if that is in a private copy, the copy is the new version's."""
-    assert version.file is not None
-    if old is None or old.scratch is None:
-        version.borrowed = True
-        return FileRef(version.file)
-    if old.placed is not None:
-        version.borrowed = True  # the older version stays where it is, and the name may not mean it yet
-        return FileRef(version.file if old.published else old.scratch)
-    version.scratch, old.scratch = old.scratch, None
-    return FileRef(version.scratch)

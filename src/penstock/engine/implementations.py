@@ -31,9 +31,9 @@ def settle(state: State, task: TaskRecord, node: NodeRecord) -> None:
 
 def reopen(task: TaskRecord) -> None:
     """The attempt came to nothing: the next may be of another implementation."""
-    if task.open_call is not None:
-        task.call, task.open_call = task.open_call, None
-        task.requirements = task.call.spec.requirements
+    assert task.open_call is not None
+    task.call, task.open_call = task.open_call, None
+    task.requirements = task.call.spec.requirements
 
 
 def _rank(state: State, spec: TaskSpec) -> tuple[float, int]:

@@ -28,6 +28,8 @@ def demand(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRec
     need = task.requirements
     if not node.is_suitable(need) or need.memory > node.free_memory:
         return None
+    if need.countable and not node.has_countable(need):
+        return None
     if device is None:
         return None if is_reserved(state, node) else 0.0
     if need.auto is None:

@@ -1,4 +1,5 @@
-"""Who holds which computing units, how much memory and which executors, on which node; devices.py adds storage.
+"""Who holds which computing units, how much memory, which executors and what else is counted, on which node;
+devices.py adds storage.
 
 Tokens belong to attempts: what an attempt takes is exactly what it gives back, however it ends. An attempt queued
 behind another on a lane holds nothing; it *inherits* when the one before it ends, so short tasks follow one another
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from penstock.engine.devices import DeviceRecord, LayerRecord
 from penstock.engine.nodes import Hosts, Kept, Lane, NodeRecord, can_ever_fit, most_processes
 from penstock.errors import InternalError
-from penstock.model.resources import Node, Requirements, StorageLayer
+from penstock.model.resources import GPUS, Node, Requirements, StorageLayer
 from penstock.scheduling.view import NodeWatcher
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Ledger:
         self.open_io: dict[NodeRecord, None] = {}
         #: holder → the node it holds tokens of; of a gang, the one where its lane is
         self.holders: dict[int, NodeRecord] = {}
+        #: holder → numbers of the units that it holds of each of its countable resources, if it needs any
+        self.numbers: dict[int, tuple[tuple[int, ...], ...]] = {}
         #: gang → all nodes it holds tokens of, and for how many processes
         self.gangs: dict[int, Hosts] = {}
         #: devices that several nodes share, by the name of their layer
@@ -172,12 +175,26 @@ class Ledger:
             raise InternalError(f"task {task.task} cannot take {need} of node {node.name}")
         node.free_cpus -= need.cpus
         node.free_memory -= need.memory
+        if need.countable:
+            self._take_countable(task, node)
         self.holders[task.task] = node
         lane = (node.idle_io if need.io else node.idle).pop()
-        if need.io or need.memory:
+        if need.io or need.memory or need.countable:
             self.touched[node] = None
         self._note_capacity(node)
         return lane
+
+    def _take_countable(self, task: TaskRecord, node: NodeRecord) -> None:
+        need = task.requirements
+        if not node.has_countable(need):
+            raise InternalError(f"task {task.task} cannot take {need.countable} of node {node.name}")
+        free = node.free_countable
+        self.numbers[task.task] = tuple(tuple(free[name].pop() for _ in range(count)) for name, count in need.countable)
+
+    def gpus(self, holder: TaskRecord) -> tuple[int, ...]:
+        """Which of a node's GPUs an attempt holds."""
+        held = zip(holder.requirements.countable, self.numbers[holder.task], strict=True)
+        return next((tuple(sorted(numbers)) for (name, _), numbers in held if name == GPUS), ())
 
     def take_gang(self, task: TaskRecord, hosts: Hosts) -> Lane:
         """Give a gang its tokens on all its nodes, and an idle lane on the first."""
@@ -226,11 +243,14 @@ class Ledger:
             return
         node.free_cpus += need.cpus
         node.free_memory += need.memory
+        if need.countable:
+            for (name, _), numbers in zip(need.countable, self.numbers.pop(task.task), strict=True):
+                node.free_countable[name].extend(reversed(numbers))
         if need.io:
             self._give_back_storage(task, node)  # type: ignore[arg-type]
         if lane.open and not lane.dying:
             node.pool(lane).append(lane)
-        if need.io or need.memory:
+        if need.io or need.memory or need.countable:
             self.touched[node] = None
         self._note_capacity(node)
 
@@ -269,6 +289,8 @@ class Ledger:
     def inherit(self, ended: TaskRecord, heir: TaskRecord) -> None:
         """Pass the tokens of an ended attempt to the one behind it, which needs exactly the same."""
         self.holders[heir.task] = self.holders.pop(ended.task)
+        if ended.requirements.countable:
+            self.numbers[heir.task] = self.numbers.pop(ended.task)
         if ended.requirements.io:
             self._inherit_storage(ended, heir)  # type: ignore[arg-type]
 

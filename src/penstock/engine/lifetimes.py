@@ -1,7 +1,8 @@
 """How long versions, segments and private file copies live.
 
 A version lives while the program holds it or an unfinished task reads it. A segment lives while the program, an
-unfinished call or a live version uses it. A file's versions form a chain: a new version takes the file's name when
+unfinished call or a live version uses it. What an update replaces lives until the update is there: should that fail,
+the program can go on with it. A file's versions form a chain: a new version takes the file's name when
 everybody who reads an older one is done, so a writer never waits for readers and no reader sees a file change.
 """
 
@@ -19,20 +20,27 @@ from penstock.engine.placed_files import (
     note_rest,
     take_home,
 )
+from penstock.engine.relief import note_gone
 from penstock.engine.segment_store import free
 from penstock.engine.state import State, VersionRecord
-from penstock.model.commands import Discard, DropState, Publish
-from penstock.model.data import FileRef, SegmentId, Value, segments_of
-from penstock.model.events import Published
+from penstock.model.commands import Discard, DropState, HoldStates, Publish
+from penstock.model.data import SPOILED, FileRef, SegmentId, Value, VersionId, in_segments, segments_of
+from penstock.model.events import Reverted
+from penstock.model.tasks import Failure
 
 __all__ = [
     "chain_file",
     "drop_if_unused",
-    "file_published",
     "hold_segments",
     "hold_states",
+    "keep_replaced",
+    "let_replaced_go",
+    "note_published",
     "release_content",
     "release_segments",
+    "revert",
+    "shorten_way_back",
+    "spoil_replaced",
 ]
 
 
@@ -56,6 +64,8 @@ def release_segments(state: State, segments: Iterable[SegmentId]) -> None:
 def hold_states(state: State, states: Iterable[str]) -> None:
     """Count one more version that refers to each of these states of persistent objects."""
     for one in states:
+        if not state.object_states:
+            state.out.append(HoldStates())
         state.object_states[one] = state.object_states.get(one, 0) + 1
 
 
@@ -71,7 +81,7 @@ def _release_states(state: State, states: Iterable[str]) -> None:
 
 def release_content(state: State, content: Value) -> None:
     """A version has this content no longer."""
-    if content.buffers or type(content.data) is not bytes:
+    if (content.buffers or type(content.data) is not bytes) and in_segments(content):
         release_segments(state, segments_of(content))
     if content.states:
         _release_states(state, content.states)
@@ -90,24 +100,78 @@ def drop_if_unused(state: State, version: VersionRecord) -> None:
         note_rest(state, version)
     if version.uses or version.held or version.outcome is None or version.scratch is not None:
         return
+    if version.version in state.kept:
+        return
     if version.file is not None and follows_placed(state, version):
         return  # what is still on a layer must not be taken for the newest
     _forget(state, version)
 
 
-def file_published(state: State, event: Published) -> None:
-    """A version bears its file's name; its private copy goes when nobody reads it any more."""
-    state.publishing.discard(event.version)
+def keep_replaced(state: State, replaces: Iterable[tuple[VersionId, VersionId]]) -> None:
+    """Versions are to be made in the place of others, which are kept until then."""
+    for version, before in replaces:
+        state.replaced[version] = before
+        if before:
+            state.kept[before] = state.kept.get(before, 0) + 1
+
+
+def let_replaced_go(state: State, version: VersionId) -> None:
+    """Nobody will go back from a version to the one that it replaces."""
+    before = state.replaced.pop(version, 0)
+    if before > 0:
+        left = state.kept[before] - 1
+        if left:
+            state.kept[before] = left
+        else:
+            del state.kept[before]
+            drop_if_unused(state, state.versions[before])
+
+
+def shorten_way_back(state: State, version: VersionRecord) -> None:
+    """A version failed, perhaps because the one that it replaces did: then it replaces what that was to replace."""
+    before = state.replaced.get(version.version, 0)
+    if before <= 0 or type(version.outcome) is not Failure:
+        return
+    old = state.versions[before].outcome
+    if type(old) is Failure and old.path[:1] == version.outcome.path[:1]:
+        further = state.replaced.get(before)
+        if further is not None and further > 0:
+            state.kept[further] += 1
+        let_replaced_go(state, version.version)
+        if further is not None:
+            state.replaced[version.version] = further
+
+
+def spoil_replaced(state: State, version: VersionId) -> None:
+    """An attempt was changing, in place, what a version was to replace: there is no way back to that."""
+    before = state.replaced.get(version, 0)
+    if before > 0 and segments_of(state.versions[before].outcome):  # anything else is never changed in place
+        let_replaced_go(state, version)
+        state.replaced[version] = SPOILED
+
+
+def revert(state: State, event: Reverted) -> None:
+    """The program goes back from a version that failed to the one before, or to what it has itself."""
+    before = state.replaced[event.version]
+    if before > 0:
+        state.versions[before].held = True
     version = state.versions[event.version]
+    version.held = False
+    drop_if_unused(state, version)
+
+
+def note_published(state: State, version: VersionRecord, path: str) -> None:
+    """A version bears its file's name; its private copy goes when nobody reads it any more."""
+    state.publishing.discard(version.version)
     version.published = True
-    version.unnamed = event.path == version.scratch
+    version.unnamed = path == version.scratch
     if not version.unnamed:
         note_named(state, version)
         take_home(state, version)
         if state.draining and version.placed is None and version.scratch is not None:
             state.out.append(Discard(version.scratch))
             version.scratch = None
-            version.outcome = FileRef(event.path)
+            version.outcome = FileRef(path)
     if version.unnamed and version.placed is None:
         version.scratch = None  # it could not be named: the copy is all there is, and stays
     drop_if_unused(state, version)
@@ -116,6 +180,12 @@ def file_published(state: State, event: Published) -> None:
 def _forget(state: State, version: VersionRecord) -> None:
     if state.versions.pop(version.version, None) is None:
         return
+    if state.origins.makers:
+        state.origins.version_gone(version.version)
+    if state.store is not None and state.store.passing:
+        note_gone(state.store, version.version)
+    if state.replaced:
+        let_replaced_go(state, version.version)
     if type(version.outcome) is Value:
         release_content(state, version.outcome)
     if version.home is not None:

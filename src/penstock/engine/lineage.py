@@ -15,12 +15,12 @@ from collections.abc import Collection
 
 from penstock.engine.failures import NONE, fail_consumers_of, finish_without_outputs
 from penstock.engine.lifetimes import hold_segments, hold_states, release_content
-from penstock.engine.origins import Origin, in_segments
+from penstock.engine.origins import Origin
 from penstock.engine.placement import make_ready
 from penstock.engine.segment_store import forget_needs
 from penstock.engine.state import Recovery, State, TaskRecord, VersionRecord
 from penstock.engine.submission import new_record
-from penstock.model.data import FileRef, SegmentId, Value, VersionId, segments_of
+from penstock.model.data import FileRef, SegmentId, Value, VersionId, in_segments, segments_of
 from penstock.model.events import Lost, RunAgain, SegmentsLost
 from penstock.model.tasks import Failure, FailureKind, TaskState
 
@@ -92,9 +92,10 @@ def _lose(state: State, lost: list[VersionRecord], gone: set[SegmentId], why: st
 
 
 def _is_wanted(state: State, version: VersionRecord) -> bool:
-    if version.uses or version.held:
+    if version.uses or version.held or version.version in state.kept:
         return True
-    state.versions.pop(version.version, None)
+    if state.versions.pop(version.version, None) is not None:
+        state.origins.version_gone(version.version)
     return False
 
 
@@ -272,11 +273,17 @@ def _want(state: State, plan: _Plan, number: VersionId) -> None:
     """A version is needed once more."""
     version = state.versions.get(number)
     if version is None:
-        version = state.versions[number] = VersionRecord(number)
-        version.held = False
+        version = _made_anew(state, number)
     elif version.outcome is not None:
         _drop_content(state, version, plan.changing)
         _make_readers_wait(state, {number: version})
+
+
+def _made_anew(state: State, number: VersionId) -> VersionRecord:
+    version = state.versions[number] = VersionRecord(number)
+    version.held = False
+    state.origins.version_back(number)
+    return version
 
 
 def _enter_task(state: State, origin: Origin) -> TaskRecord:
@@ -303,8 +310,7 @@ def _enter_task(state: State, origin: Origin) -> TaskRecord:
 
 def _restored(state: State, number: VersionId, origin: Origin) -> VersionRecord:
     """A small input that nobody but its origin knew any more; one that was only waited for has no content."""
-    version = state.versions[number] = VersionRecord(number)
-    version.held = False
+    version = _made_anew(state, number)
     content = origin.inputs.get(number, NONE)
     version.outcome = content
     if type(content) is Value:

@@ -47,6 +47,7 @@ class NodeRecord:
 
     __slots__ = (
         "devices",
+        "free_countable",
         "free_cpus",
         "free_memory",
         "guests",
@@ -68,6 +69,8 @@ class NodeRecord:
         self.index = index
         self.free_cpus = node.cpus
         self.free_memory = node.memory
+        #: numbers of the units of what is only counted; the one that was given back last is taken first, as lanes are
+        self.free_countable = {name: list(range(count))[::-1] for name, count in node.countable}
         #: fastest first
         self.devices = devices
         compute = [Lane(self, i, io=False) for i in range(node.cpus)]
@@ -100,6 +103,8 @@ class NodeRecord:
             return False
         if need.processes > 1:
             return self.room_for(need) >= need.processes
+        if need.countable and not self.has_countable(need):
+            return False
         if self.kept is not None and not self.kept.leaves_room(self, need):
             return False
         if not need.properties:
@@ -115,6 +120,11 @@ class NodeRecord:
             cpus -= self.kept.cpus
             memory -= self.kept.memory
         return max(0, processes_in(need, cpus, memory))
+
+    def has_countable(self, need: Requirements) -> bool:
+        """Whether enough is free of what is only counted."""
+        free = self.free_countable
+        return all(count <= len(free.get(name, ())) for name, count in need.countable)
 
     def is_suitable(self, need: Requirements) -> bool:
         """Whether the node, if it were empty, could run such an attempt."""
@@ -134,14 +144,15 @@ class NodeRecord:
 
 
 class Kept:
-    """Units and memory of a node that are kept, as they become free, for tasks with certain requirements."""
+    """What of a node is kept, as it becomes free, for tasks with certain requirements."""
 
-    __slots__ = ("_admitted", "cpus", "memory")
+    __slots__ = ("_admitted", "countable", "cpus", "memory")
 
     def __init__(self, need: Requirements, processes: int) -> None:
         self._admitted = (need, replace(need, or_else=()), *need.or_else)
         self.cpus = need.cpus * processes
         self.memory = need.memory * processes
+        self.countable = dict(need.countable)
 
     def admits(self, need: Requirements) -> bool:
         """Whether it is kept for a task with these requirements."""
@@ -150,6 +161,8 @@ class Kept:
     def leaves_room(self, node: NodeRecord, need: Requirements) -> bool:
         """Whether a task that fits takes nothing of what is kept, or may."""
         beside = node.free_cpus - need.cpus >= self.cpus and node.free_memory - need.memory >= self.memory
+        for name, count in need.countable:
+            beside = beside and len(node.free_countable[name]) - count >= self.countable.get(name, 0)
         return beside or self.admits(need)
 
 
@@ -174,6 +187,10 @@ def can_ever_fit(node: Node, need: Requirements) -> bool:
         return True
     if need.cpus > node.cpus or need.memory > node.memory:
         return False
+    if need.countable:
+        there = dict(node.countable)
+        if any(count > there.get(name, 0) for name, count in need.countable):
+            return False
     if need.io and not (
         node.io_executors and (not need.layered or any(_could_hold(layer, need) for layer in node.storage))
     ):

@@ -1,23 +1,24 @@
 """How versions that lie in segments came to be, so that they can be computed again should their segments be lost.
 
 An *origin* is a call and those of its inputs that are small; what is large is found again by its own origin. Nothing is
-kept alive by it: no segment, no file, no state of a persistent object. Only so many origins are kept, the newest, so a
-chain of a million updates costs no more than one of fifty thousand. A task with small outputs only has none.
+kept alive by it: no segment, no file, no state of a persistent object. It is kept as long as there is a version that it
+tells of, or another origin that needs it. Only so many are kept, the newest, so a chain of a million updates costs no
+more than one of fifty thousand. A task with small outputs only has none.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
-from penstock.model.data import FileRef, SegmentId, Slot, TaskId, Value, VersionId
-from penstock.model.tasks import Failure, TaskCall
+from penstock.model.data import FileRef, SegmentId, Slot, TaskId, Value, VersionId, in_segments
+from penstock.model.tasks import TaskCall
 
 if TYPE_CHECKING:
     from penstock.engine.state import State, TaskRecord
 
-__all__ = ["MOST", "MOST_BYTES", "Origin", "Origins", "in_segments", "note_origin"]
+__all__ = ["MOST", "MOST_BYTES", "Origin", "Origins", "note_origin"]
 
 #: origins kept
 MOST = 50_000
@@ -28,7 +29,20 @@ MOST_BYTES = 64 << 20
 class Origin:
     """A task that has delivered, as it could be run again."""
 
-    __slots__ = ("attempts", "call", "ignored", "inputs", "losses", "nbytes", "obstacle", "serial", "spent")
+    __slots__ = (
+        "attempts",
+        "call",
+        "dependents",
+        "ignored",
+        "inputs",
+        "live",
+        "losses",
+        "nbytes",
+        "obstacle",
+        "serial",
+        "sources",
+        "spent",
+    )
 
     def __init__(self, call: TaskCall) -> None:
         self.call = call
@@ -46,11 +60,16 @@ class Origin:
         #: how often the content of each of its outputs was lost
         self.losses: dict[VersionId, int] = {}
         self.nbytes = 0
+        #: of its outputs, how many there are
+        self.live = 0
+        #: tasks that made its large inputs, as far as that was known, and how many origins it is such a source of
+        self.sources: frozenset[TaskId] = frozenset()
+        self.dependents = 0
 
     @property
     def label(self) -> str:
         """How messages call its task."""
-        return f"{self.call.spec.name}#{self.call.task}"
+        return self.call.shown
 
 
 class Origins:
@@ -67,24 +86,63 @@ class Origins:
         maker = self.makers.get(version)
         return None if maker is None else self.by_task[maker]
 
-    def add(self, origin: Origin) -> None:
-        """Note an origin, or that one was run again; the oldest are forgotten."""
+    def add(self, origin: Origin, versions: Container[VersionId]) -> None:
+        """Note an origin, or that one was run again; what is of no use, and the oldest, are forgotten."""
         task = origin.call.task
         self.by_task[task] = origin
         self.by_task.move_to_end(task)
+        origin.live = 0
         for number in origin.call.writes:
             self.makers[number] = task
+            origin.live += number in versions
         self.nbytes += origin.nbytes
+        earlier = origin.sources
+        large = (slot for slot in origin.call.slots if type(slot) is int and slot not in origin.inputs)
+        origin.sources = frozenset(self.makers[slot] for slot in large if slot in self.makers)
+        for source in origin.sources:
+            self.by_task[source].dependents += 1
+        for useless in self._of_no_use(earlier):
+            self._forget(useless)
+        if not (origin.live or origin.dependents):
+            self._forget(origin)
         while len(self.by_task) > MOST or self.nbytes > MOST_BYTES:
-            _, oldest = self.by_task.popitem(last=False)
-            self.nbytes -= oldest.nbytes
-            for number in oldest.call.writes:
+            self._forget(next(iter(self.by_task.values())))
+
+    def version_gone(self, version: VersionId) -> None:
+        """Nobody can read a version any more."""
+        origin = self.of(version)
+        if origin is not None:
+            origin.live -= 1
+            if not (origin.live or origin.dependents):
+                self._forget(origin)
+
+    def version_back(self, version: VersionId) -> None:
+        """A version that was gone is to be made once more."""
+        origin = self.of(version)
+        if origin is not None:
+            origin.live += 1
+
+    def _forget(self, origin: Origin) -> None:
+        """Forget an origin, and those that only it needed."""
+        rest = [origin]
+        while rest:
+            origin = rest.pop()
+            del self.by_task[origin.call.task]
+            self.nbytes -= origin.nbytes
+            for number in origin.call.writes:
                 self.makers.pop(number, None)
+            rest += self._of_no_use(origin.sources)
 
-
-def in_segments(content: Slot | Failure | None) -> bool:
-    """Whether a part of a version's content lies in a segment."""
-    return type(content) is Value and bool(content.buffers or type(content.data) is not bytes)
+    def _of_no_use(self, sources: Iterable[TaskId]) -> list[Origin]:
+        """One origin less needs these; gives those that are of no use any more."""
+        useless = []
+        for task in sources:
+            origin = self.by_task.get(task)
+            if origin is not None and origin.dependents:  # else it was forgotten, being old, or noted anew since
+                origin.dependents -= 1
+                if not (origin.live or origin.dependents):
+                    useless.append(origin)
+        return useless
 
 
 def note_origin(state: State, task: TaskRecord, outputs: Iterable[Slot | None], *, ignored: bool = False) -> None:
@@ -106,7 +164,7 @@ def note_origin(state: State, task: TaskRecord, outputs: Iterable[Slot | None], 
         origin.spent = frozenset(call.segments)
     _keep_small_inputs(state, origin)
     origin.obstacle = _obstacle(state, origin, outputs)
-    origins.add(origin)
+    origins.add(origin, state.versions)
 
 
 def _keep_small_inputs(state: State, origin: Origin) -> None:
@@ -132,6 +190,8 @@ def _obstacle(state: State, origin: Origin, outputs: Iterable[Slot | None]) -> s
     call = origin.call
     if any(output.file is not None for output in call.outputs):
         return "it wrote files too, which others may have read or replaced since"
+    if any(output.use is not None for output in call.outputs):
+        return "it used parts of memory that other tasks may have changed since"
     if state.early and call.task in state.early:
         return "it handed over outputs before its end"
     known = {one for slot in call.slots for one in _states(state.versions[slot].outcome if type(slot) is int else slot)}

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from penstock.engine.lifetimes import drop_if_unused, release_segments
+from penstock.engine.lifetimes import drop_if_unused, let_replaced_go, note_published, release_segments
 from penstock.engine.placement import make_ready
 from penstock.engine.segment_store import forget_needs
 from penstock.engine.state import State, TaskRecord, VersionRecord
+from penstock.engine.unwritten_files import as_before, following
 from penstock.model.commands import Settle
 from penstock.model.data import Slot
+from penstock.model.events import Published
 from penstock.model.tasks import TaskState
 
-__all__ = ["leave", "release_successors", "settle"]
+__all__ = ["file_published", "leave", "release_successors", "settle", "settle_followers"]
 
 
 def settle(state: State, version: VersionRecord, content: Slot, freed: list[TaskRecord]) -> None:
     """A version exists now: tell the program, and add to ``freed`` the tasks that waited for nothing else."""
     version.outcome = content
+    if state.replaced:
+        let_replaced_go(state, version.version)
     if state.open_files:
         state.open_files.pop(version.version, None)
     if version.held:
@@ -26,8 +30,34 @@ def settle(state: State, version: VersionRecord, content: Slot, freed: list[Task
             if not waiter.missing and waiter.state is TaskState.WAITING:
                 freed.append(waiter)
         version.waiters = []
-    if not version.held or version.file is not None:
+    if version.file is not None:
         drop_if_unused(state, version)
+        if version.version in state.unwritten:
+            settle_followers(state, version, freed)
+    elif not version.held:
+        drop_if_unused(state, version)
+
+
+def settle_followers(state: State, version: VersionRecord, freed: list[TaskRecord]) -> None:
+    """More is known of a version of a file: those that are the same as it exist now too, if they can."""
+    follower = following(state, version)
+    while follower is not None:
+        content = as_before(state, follower)
+        if content is None:
+            return  # it has found another version to follow
+        after = following(state, follower)  # asked here, so that a long row of them needs no deep recursion
+        settle(state, follower, content, freed)
+        follower = after
+
+
+def file_published(state: State, event: Published) -> None:
+    """A version bears its file's name."""
+    version = state.versions[event.version]
+    note_published(state, version, event.path)
+    if event.version in state.unwritten:
+        freed: list[TaskRecord] = []
+        settle_followers(state, version, freed)
+        release_successors(state, freed)
 
 
 def release_successors(state: State, freed: list[TaskRecord]) -> None:
@@ -45,6 +75,8 @@ def leave(state: State, task: TaskRecord) -> None:
         forget_needs(state, task)
     if state.early:
         state.early.pop(task.task, None)
+    if state.pauses:
+        state.pauses.pop(task.task, None)
     if state.recoveries:
         recovery = state.recoveries.pop(task.task, None)
         if recovery is not None and recovery.spent:

@@ -42,6 +42,8 @@ def note_written(
     if is_redirected(output, task.lane.node, device):
         _place(state, version, task.lane.node, device, content.size, temp=output.temp)
         return
+    if output.directory and home_of(name, task.lane.node.devices) is not device:
+        return
     device.store(content.size)
     version.home = (device, content.size)
     if content.path == name:
@@ -59,7 +61,9 @@ def note_named(state: State, version: VersionRecord) -> None:
 
 def is_redirected(output: Output, node: NodeRecord, device: DeviceRecord) -> bool:
     """Whether a task that uses a device writes a file there instead of beside its name."""
-    return output.file is not None and (output.temp or home_of(output.file, node.devices) is not device)
+    if output.file is None or output.directory:  # a directory is always written beside its name
+        return False
+    return output.temp or home_of(output.file, node.devices) is not device
 
 
 def take_home(state: State, version: VersionRecord) -> None:

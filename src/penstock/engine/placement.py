@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from penstock.engine import implementations, learning, profiles
 from penstock.engine.deadlines import is_due
 from penstock.engine.ledger import Lane
+from penstock.engine.relief import holds_back, relieves
 from penstock.engine.reservations import look, note_start, review
 from penstock.engine.segment_store import admits
 from penstock.engine.sending import send
@@ -40,6 +41,8 @@ __all__ = [
 AHEAD = 0.010
 #: a function whose body takes longer than this is not sent ahead
 SHORT = 0.005
+#: bytes that the tasks on a lane may make: who uses up what they made has to wait for them
+AHEAD_BYTES = 4 << 20
 #: what a worker spends on a task besides its body
 OVERHEAD = 25e-6
 #: attempts on a lane at most; small enough for a socket's buffer
@@ -57,9 +60,13 @@ def make_ready(state: State, task: TaskRecord) -> None:
         state.serials += 1
         task.serial = state.serials
     store = state.store
-    if store is not None and store.records and not admits(state, store, task):
-        return
-    implementations.reopen(task)
+    if store is not None and store.records:
+        if not admits(state, store, task):
+            return
+        if task.task in store.needs:
+            task.relieves = relieves(state, store, task)
+    if task.open_call is not None:
+        implementations.reopen(task)
     state.move(task, TaskState.READY)
     if state.follows_data and len(state.ledger.nodes) > 1:
         task.locality = _locality(state, task)
@@ -114,6 +121,7 @@ def _locality(state: State, task: TaskRecord) -> dict[str, int]:
 def dispatch(state: State) -> None:
     """Place what can be placed."""
     ready, gangs, reservations = state.ready, state.gangs, state.reservations
+    store = state.store
     if reservations.current is not None:
         review(state)
     while state.ledger.open:
@@ -124,6 +132,8 @@ def dispatch(state: State) -> None:
             break
         task, node = proposal
         assert isinstance(task, TaskRecord)
+        if store is not None and store.passing and holds_back(state, store, task):
+            break
         ready.remove(task)
         if reservations.watched:
             note_start(state, task)
@@ -189,6 +199,8 @@ def _fill(state: State, lane: Lane, share: int) -> bool:
         task = _next_alike(state, lane, head)
         if task is None:
             return True
+        if state.store is not None and state.store.passing and holds_back(state, state.store, task):
+            return False
         # A task may be longer than the head: what is on the lane must not be too much for it either.
         call = task.call
         if (call.spec is not spec or call.items > 0) and len(queue) >= _depth(state, task):
@@ -233,7 +245,9 @@ def _depth(state: State, task: TaskRecord) -> int:
         seconds *= call.items
     if seconds > SHORT or task.requirements.processes > 1:
         return 1
-    return min(DEEPEST, int(AHEAD / (seconds + OVERHEAD)))
+    depth = min(DEEPEST, int(AHEAD / (seconds + OVERHEAD)))
+    made = 0 if state.store is None else state.store.makes.get(call.spec.function, 0)
+    return min(depth, max(2, AHEAD_BYTES // made)) if made else depth
 
 
 def end_attempt(state: State, task: TaskRecord) -> None:
@@ -246,8 +260,9 @@ def end_attempt(state: State, task: TaskRecord) -> None:
     lane.since = state.now
     if not queue:
         state.ledger.give_back(task, lane)
-        # What a compute task gives back may be the memory that an I/O task waits for.
-        state.io_changed = state.io_changed or lane.io or task.requirements.memory > 0
+        # What a compute task gives back may be what an I/O task waits for.
+        need = task.requirements
+        state.io_changed = state.io_changed or lane.io or need.memory > 0 or bool(need.countable)
         state.starve(lane)
         state.backlogged.pop(lane, None)
         return
@@ -321,6 +336,8 @@ def next_look(state: State) -> float | None:
     times = [lane.since + STALL for lane in state.backlogged if not lane.recalling and not lane.dying]
     if state.deadlines:
         times.append(state.deadlines[0][0])
+    if state.store is not None and state.store.patient_until > state.now:
+        times.append(state.store.patient_until)
     return min(times, default=None)
 
 
@@ -333,8 +350,9 @@ def recall(state: State, lane: Lane) -> None:
 
 
 def kill(state: State, lane: Lane) -> None:
-    """End the process behind a lane, once."""
+    """End the process behind a lane, once; a body on account of which that happens is asked first, if it can be."""
     if not lane.dying:
         lane.dying = lane.killed = True
         state.starve(lane)
-        state.out.append(Kill(lane.node.name, lane.index))
+        asked = (task.task for task in lane.queue if task.doom is not None and task.call.spec.yields)
+        state.out.append(Kill(lane.node.name, lane.index, next(asked, 0)))

@@ -7,14 +7,16 @@ spread are what is kept when the run is over.
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.model.profiles import Profile
 
 if TYPE_CHECKING:
     from penstock.engine.state import IOTaskRecord, State
 
-__all__ = ["Times", "recall"]
+__all__ = ["Times", "learn_duration", "recall"]
+
+K = TypeVar("K")
 
 #: weight of the newest duration in the recent mean
 _NEWEST = 0.2
@@ -43,6 +45,14 @@ class Times:
     def profile(self, function: str, layer: str) -> Profile:
         """What is worth keeping; there must have been a measurement."""
         return Profile(function, layer, self.count, self.mean, sqrt(max(0.0, self._squares) / self.count))
+
+
+def learn_duration(times: dict[K, Times], key: K, seconds: float) -> None:
+    """One more body ran this long, of whatever the key stands for."""
+    known = times.get(key)
+    if known is None:
+        known = times[key] = Times()
+    known.add(seconds)
 
 
 def recall(state: State, task: IOTaskRecord) -> None:

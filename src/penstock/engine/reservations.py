@@ -136,6 +136,7 @@ def _exceeds(need: Requirements, other: Requirements) -> bool:
         need.processes > other.processes
         or need.cpus > other.cpus
         or need.memory > other.memory
+        or any(count > dict(other.countable).get(name, 0) for name, count in need.countable)
         or not set(other.properties) >= set(need.properties)
     )
     return more and all(_exceeds(alternative, other) for alternative in need.or_else)
@@ -200,18 +201,27 @@ def _missing(node: NodeRecord, need: Requirements) -> float:
     """How much of what a task needs is not free on a node, as a share of the node."""
     cpus = max(0, need.cpus - node.free_cpus) / node.node.cpus
     memory = max(0, need.memory - node.free_memory) / max(1, node.node.memory)
-    return max(cpus, memory)
+    counted = [
+        max(0, count - len(node.free_countable[name])) / total
+        for name, count in need.countable
+        for total in [dict(node.node.countable)[name]]
+    ]
+    return max(cpus, memory, *counted)
 
 
 def _seconds_until(state: State, node: NodeRecord, need: Requirements) -> float:
     """When enough is free on a node if every attempt takes as long as its function does on the average."""
-    cpus, memory = need.cpus - node.free_cpus, need.memory - node.free_memory
+    missing = {"cpus": need.cpus - node.free_cpus, "memory": need.memory - node.free_memory}
+    missing |= {f"countable {name}": count - len(node.free_countable[name]) for name, count in need.countable}
     for seconds, held in sorted(_ends(state, node), key=lambda end: end[0]):
-        if cpus <= 0 and memory <= 0:
+        if max(missing.values()) <= 0:
             return 0.0
-        cpus -= held.cpus
-        memory -= held.memory
-        if cpus <= 0 and memory <= 0:
+        missing["cpus"] -= held.cpus
+        missing["memory"] -= held.memory
+        for name, count in held.countable:
+            if f"countable {name}" in missing:
+                missing[f"countable {name}"] -= count
+        if max(missing.values()) <= 0:
             return seconds
     return inf
 

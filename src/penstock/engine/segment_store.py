@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from penstock.model.commands import Divert, Free
-from penstock.model.data import SegmentId, TaskId, Value, segments_of
+from penstock.model.data import SegmentId, TaskId, Value, VersionId, in_segments, segments_of
 
 if TYPE_CHECKING:
     from penstock.engine.devices import DeviceRecord
@@ -27,10 +27,13 @@ __all__ = [
     "admit",
     "admits",
     "change_used",
+    "device_for",
+    "divert",
     "forget_needs",
     "free",
     "note_segment",
     "note_value",
+    "takes",
 ]
 
 #: of the capacity: what is made beyond it goes straight to disk, so that tasks which make data faster than the disk
@@ -103,7 +106,7 @@ class Store:
         self.leaving = 0
         #: bytes of segments that admitted tasks need in memory
         self.pinned = 0
-        #: new segments go to disk
+        #: new segments go to disk, unless that has no room after all
         self.diverted = False
         #: segments in memory that no task needs now, the one idle for longest first
         self.idle: OrderedDict[SegmentId, SegmentRecord] = OrderedDict()
@@ -128,6 +131,17 @@ class Store:
         self.parkings = 0
         #: a parked task may have become admissible
         self.eased = False
+        #: bytes in segments that a call of each function made lately, of those that made any
+        self.makes: dict[int, int] = {}
+        #: what lies in segments and the program holds, and the ready tasks that use it up once it does not
+        self.readers: dict[VersionId, dict[TaskId, TaskRecord]] = {}
+        #: what lies in segments and only tasks need, and how many bytes that is
+        self.passing: dict[VersionId, int] = {}
+        self.passing_bytes = 0
+        #: a task that used something up has ended: one that was held back may go on
+        self.turn = False
+        #: how long such a task is waited for
+        self.patient_until = 0.0
         #: places that could not take a segment, and until when that is believed
         self.refused: dict[str, float] = {}
 
@@ -167,10 +181,39 @@ class Store:
 def change_used(state: State, store: Store, change: int) -> None:
     """So much more, or less, lies in memory."""
     store.used += change
-    diverted = store.used > store.most
+    if store.diverted or store.used > store.most:
+        divert(state, store)
+
+
+def divert(state: State, store: Store) -> None:
+    """Have new segments written to disk or to memory, as is right now.
+
+    The capacity is what memory should hold; that it holds more harms nobody as long as there is room in truth. So
+    nothing is sent to a disk that takes nothing.
+    """
+    diverted = store.used > store.most and takes(state, store, store.rules.direct)
     if diverted is not store.diverted:
         store.diverted = diverted
         state.out.append(Divert(diverted))
+
+
+def takes(state: State, store: Store, place: str, size: int = 1) -> bool:
+    """Whether a place on disk may be asked to take a segment, by what is known of it."""
+    if store.refused.get(place, -1.0) > state.now:
+        return False
+    return not place or device_for(state, place, size) is not None
+
+
+def device_for(state: State, layer: str, size: int) -> DeviceRecord | None:
+    """A device of a layer that has room."""
+    devices = (device for device in state.ledger.devices() if device.name == layer and device.free_capacity >= size)
+    return next(devices, None)
+
+
+def trust(state: State, store: Store, place: str) -> None:
+    """Something was deleted there: a place that was full may have room again."""
+    if store.refused.pop(place, None) is not None:
+        divert(state, store)
 
 
 # --- segments come and go -------------------------------------------------------------------------------------------
@@ -225,10 +268,10 @@ def free(state: State, segment: SegmentId) -> None:
     if not record.spilled:
         change_used(state, store, -record.size)
     elif not record.device:
-        store.refused.pop("", None)
+        trust(state, store, "")
     told = record.device is not None
     if record.device is not None:
-        store.refused.pop(record.device.name, None)
+        trust(state, store, record.device.name)
         state.discarding[f"s{segment}"] = (record.device, record.size)
     state.out.append(Free(segment, record.size, told))
 
@@ -255,7 +298,7 @@ def _needed(state: State, store: Store, task: TaskRecord) -> tuple[SegmentRecord
     segments = set(task.call.segments)
     for number in task.call.reads:
         outcome = state.versions[number].outcome
-        if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
+        if in_segments(outcome):
             segments |= segments_of(outcome)
     return tuple(store.records[segment] for segment in sorted(segments) if segment in store.records)
 
@@ -318,6 +361,8 @@ def forget_needs(state: State, task: TaskRecord) -> None:
     records = store.needs.pop(task.task, None)
     if records is None:
         return
+    if store.readers:
+        _forget_reader(store, task)
     if store.awaited.pop(task.task, None) is not None:
         task.missing -= 1
         for record in records:
@@ -329,6 +374,13 @@ def forget_needs(state: State, task: TaskRecord) -> None:
         record.pins -= 1
         if not record.pins:
             _unpin(store, record)
+
+
+def _forget_reader(store: Store, task: TaskRecord) -> None:
+    for number in task.call.reads:
+        readers = store.readers.get(number)
+        if readers is not None and readers.pop(task.task, None) is not None and not readers:
+            del store.readers[number]
 
 
 def _unpin(store: Store, record: SegmentRecord) -> None:

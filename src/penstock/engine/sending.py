@@ -28,7 +28,8 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
         note_deadline(state, task, timeout)
     gangs = state.ledger.gangs
     early = state.early.get(task.task) if state.early else None
-    if not (call.slots or call.outputs or lane.io or gangs or early):
+    countable = task.requirements.countable
+    if not (call.slots or call.outputs or lane.io or gangs or early or countable):
         state.out.append(Launch(task.task, task.attempt, lane.node.name, lane.index, call))
         return
     slots: list[Slot] = []
@@ -66,6 +67,7 @@ def send(state: State, task: TaskRecord, lane: Lane) -> None:
             redirected,
             state.ledger.hosts(task) if task.task in gangs else (),
             delivered,
+            state.ledger.gpus(lane.queue[0]) if countable else (),
         )
     )
 

@@ -17,7 +17,17 @@ from math import floor
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.lineage import lose_segments
 from penstock.engine.placement import make_ready
-from penstock.engine.segment_store import SegmentRecord, Store, admit, change_used, free, unpark
+from penstock.engine.segment_store import (
+    SegmentRecord,
+    Store,
+    admit,
+    change_used,
+    device_for,
+    divert,
+    free,
+    takes,
+    unpark,
+)
 from penstock.engine.state import State
 from penstock.model.commands import Restore, Spill
 from penstock.model.events import Restored, Spilled
@@ -106,13 +116,8 @@ def _begin_spills(state: State, store: Store, coming: int = 0) -> None:
 def _place_for(state: State, store: Store, size: int) -> tuple[str, DeviceRecord | None] | None:
     """The first place that has room for a segment."""
     for name in store.rules.places:
-        if store.refused.get(name, -1.0) > state.now:
-            continue
-        if not name:
-            return "", None
-        for device in state.ledger.devices():
-            if device.name == name and device.free_capacity >= size:
-                return name, device
+        if takes(state, store, name, size):
+            return name, device_for(state, name, size)
     return None
 
 
@@ -163,6 +168,7 @@ def spilled(state: State, event: Spilled) -> None:
             record.device = None
         if not event.lost:
             store.refused[name] = state.now + _DOUBT
+            divert(state, store)
     else:
         record.spilled = True
         change_used(state, store, -record.size)

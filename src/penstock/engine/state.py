@@ -65,6 +65,7 @@ class TaskRecord:
         "missing",
         "open_call",
         "priority",
+        "relieves",
         "requirements",
         "serial",
         "spare_started",
@@ -88,6 +89,8 @@ class TaskRecord:
         self.lane: Lane | None = None
         self.locality = NOWHERE
         self.freed = False
+        #: it reads something large, which goes when its readers are over
+        self.relieves = False
         #: its running attempt changes an input that exists nowhere else
         self.in_place = False
         #: why its worker is being killed, or why it is to end as soon as it is taken back
@@ -100,7 +103,7 @@ class TaskRecord:
     @property
     def label(self) -> str:
         """How messages call it."""
-        return f"{self.call.spec.name}#{self.task}"
+        return self.call.shown
 
 
 class IOTaskRecord(TaskRecord):
@@ -289,6 +292,10 @@ class State:
     ) -> None:
         self.tasks: dict[TaskId, TaskRecord] = {}
         self.versions: dict[VersionId, VersionRecord] = {}
+        #: what versions that do not exist (yet) replace: a version, 0 for what the program itself has, or SPOILED
+        self.replaced: dict[VersionId, VersionId] = {}
+        #: how many of those each version is kept for
+        self.kept: dict[VersionId, int] = {}
         #: holders of each segment: the program, unfinished calls, versions
         self.segments: dict[SegmentId, int] = {}
         #: where segments are, if memory for them is limited
@@ -324,6 +331,9 @@ class State:
         self.hungry_io: OrderedDict[Lane, None] = OrderedDict()
         #: heap of (time, task, attempt)
         self.deadlines: list[tuple[float, TaskId, int]] = []
+        #: when the pause of each task that pauses is over, and the same as a heap, with tasks that are over in it
+        self.pauses: dict[TaskId, float] = {}
+        self.pause_ends: list[tuple[float, TaskId]] = []
         #: lanes with attempts behind their head
         self.backlogged: dict[Lane, None] = {}
         #: live versions of each file, oldest first
@@ -332,6 +342,8 @@ class State:
         self.reports: list[Report | Lost | RunAgain] = []
         #: versions of files that are being given their name
         self.publishing: set[VersionId] = set()
+        #: versions of files of which more must be known, and those that nobody wrote and that will be the same
+        self.unwritten: dict[VersionId, VersionId] = {}
         #: the first number of each function whose constraint is learned, by its identity
         self.learners: dict[tuple[str, Auto], int] = {}
         #: what unfinished tasks have handed over early

@@ -31,8 +31,10 @@ def check_store(state: State, store: Store) -> None:
     for record in store.records.values():
         _check_record(state, store, record)
     _check_sums(store)
+    _check_diversion(state, store)
     _check_moves(state, store)
     _check_waiting(state, store)
+    _check_relief(state, store)
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -73,7 +75,13 @@ def _check_sums(store: Store) -> None:
     for record in records:
         right = (record.pins, record.parked) == (pins[record], parked[record])
         _require(right, f"segment {record.segment} counts wrongly who needs it")
-    _require(store.diverted == (store.used > store.most), "new segments go to the wrong place")
+
+
+def _check_diversion(state: State, store: Store) -> None:
+    if store.diverted:
+        _require(store.used > store.most, "new segments go to disk, and there is room in memory")
+        refused = store.refused.get(store.rules.direct, -1.0)
+        _require(refused <= state.now, "new segments go to a disk that takes none")
 
 
 def _check_moves(state: State, store: Store) -> None:
@@ -95,3 +103,14 @@ def _check_waiting(state: State, store: Store) -> None:
     _require(awaited == Counter(store.awaited), "the tasks that wait for segments are counted wrongly")
     goes_on = state.draining or state.ledger.holders or store.spills or store.restores
     _require(bool(goes_on) or not (store.parked or store.awaited), "tasks wait for the store, and nothing happens")
+
+
+def _check_relief(state: State, store: Store) -> None:
+    _require(store.passing_bytes == sum(store.passing.values()), "the bytes that only tasks need are counted wrongly")
+    for number in store.passing:
+        version = state.versions.get(number)
+        _require(version is not None and not version.held, f"version {number} is passing, but is gone or held")
+    for number, readers in store.readers.items():
+        version = state.versions.get(number)
+        _require(version is not None and version.held, f"version {number} has readers that wait for it to be dropped")
+        _require(bool(readers) and readers.keys() <= state.tasks.keys(), f"version {number} has readers that are over")

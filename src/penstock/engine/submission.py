@@ -5,10 +5,19 @@ from __future__ import annotations
 from math import inf
 
 from penstock.engine.failures import fail_consumers_of, fail_for_want_of, finish_without_outputs
-from penstock.engine.lifetimes import chain_file, drop_if_unused, hold_segments, hold_states, release_segments
+from penstock.engine.lifetimes import (
+    chain_file,
+    drop_if_unused,
+    hold_segments,
+    hold_states,
+    keep_replaced,
+    release_segments,
+)
 from penstock.engine.nodes import most_processes
 from penstock.engine.outcomes import release_successors, settle
+from penstock.engine.pauses import begin_pause
 from penstock.engine.placement import kill, make_ready, recall
+from penstock.engine.relief import note_dropped
 from penstock.engine.segment_store import note_segment, note_value
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import ConstraintError, InternalError
@@ -39,6 +48,8 @@ def submit(state: State, event: Submitted) -> None:
             blocker = version
     for number in call.writes:
         versions[number] = VersionRecord(number)
+    if event.replaces:
+        keep_replaced(state, event.replaces)
     for number in event.released:
         release(state, Released(number))
     if call.outputs:
@@ -47,6 +58,8 @@ def submit(state: State, event: Submitted) -> None:
         hold_segments(state, call.segments)
         if state.store is not None:
             _note_segments(state, call)
+    if event.pause:
+        begin_pause(state, task, event.pause)
     if blocker is not None:
         fail_for_want_of(state, task, blocker)
     elif state.ledger.shrunk and state.is_hopeless(task.requirements):
@@ -112,6 +125,8 @@ def release(state: State, event: Released) -> None:
     version = state.versions.get(event.version)
     if version is not None:
         version.held = False
+        if state.store is not None and state.store.records:
+            note_dropped(state, state.store, version)
         drop_if_unused(state, version)
 
 
@@ -152,6 +167,8 @@ def ensure_possible(state: State, name: str, need: Requirements) -> None:
     nodes = state.ledger.examples() if state.elastic else [record.node for record in state.ledger.nodes.values()]
     if not nodes:
         raise ConstraintError(f"task {name} cannot run: no node is left. Start again, or add a node.")
+    for resource, count in need.countable:
+        _refuse_countable(name, resource, count, nodes)
     if need.io:
         _refuse_io(name, need, nodes)
     if need.processes > 1:
@@ -169,7 +186,21 @@ def _wanted(need: Requirements) -> str:
     wanted = [f"computing_units={need.cpus}"]
     if need.memory:
         wanted.append(f"memory_size={need.memory / 1e9:.3g}GB")
+    wanted += [f"{resource}={count}" for resource, count in need.countable]
     return ", ".join(wanted + [f"{key}={value!r}" for key, value in need.properties])
+
+
+def _refuse_countable(name: str, resource: str, count: int, nodes: list[Node]) -> None:
+    """Refuse more of a countable resource than any node has."""
+    most = max(dict(node.countable).get(resource, 0) for node in nodes)
+    if count <= most:
+        return
+    known = ", ".join(sorted({one for node in nodes for one, _ in node.countable})) or "nothing"
+    there = f"no node has more than {most}" if most else f"no node has any (what is counted here: {known})"
+    raise ConstraintError(
+        f"task {name} requires {resource}={count}, and {there}. Say how many there are: {resource} = {count} in the "
+        f"table [resources.countable] of penstock.toml, or penstock run --countable {resource}={count}."
+    )
 
 
 def _refuse_gang(state: State, name: str, need: Requirements, nodes: list[Node]) -> None:

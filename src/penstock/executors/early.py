@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 import threading
+from _thread import _count
 from collections.abc import Callable, Generator, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from penstock.data.segments import Segments
 from penstock.data.serializer import NONE, dump
 from penstock.errors import ReturnsMismatch, TaskError
+from penstock.executors.inside import threads_of_bodies
 from penstock.executors.wire import STREAM, Early, Run
 from penstock.executors.written_files import WrittenFiles
 from penstock.model.data import Slot
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Channel",
+    "HandedIndices",
     "Mismatch",
     "Possible",
     "Release",
@@ -33,6 +36,7 @@ __all__ = [
     "checked_index",
     "checked_position",
     "exhaust",
+    "followed",
     "following",
     "is_left_behind",
     "release_of",
@@ -46,6 +50,12 @@ class Mismatch(ReturnsMismatch):
     failure_kind = FailureKind.RETURNS
 
 
+class Stopped(GeneratorExit):
+    """Raised where a body hands over an output, or yields it, that is not wanted any more."""
+
+    failure_kind = FailureKind.CANCELLED
+
+
 class Channel(Protocol):
     """Where early outputs go."""
 
@@ -54,7 +64,11 @@ class Channel(Protocol):
         ...
 
     def await_grant(self, task: int, above: int) -> int:
-        """Wait until more than this many outputs may be handed over; gives how many."""
+        """Wait until more than this many outputs may be handed over, or the task is to end; gives how many."""
+        ...
+
+    def is_to_end(self, task: int) -> bool:
+        """Whether no more outputs are wanted; whoever asks will end then."""
         ...
 
 
@@ -121,10 +135,18 @@ _handing_over = threading.Lock()
 
 def release_of() -> Releasing | None:
     """What takes the early outputs of the task that is being carried out here; None if there is none."""
+    release = followed()
+    return release.get() if isinstance(release, Possible) else release or None
+
+
+def followed() -> _Followed:
+    """The task that this thread belongs to: because it carries it out, or its body has started it."""
     release = _current.release
     if release is False:
+        if threads_of_bodies and (body := threads_of_bodies.get(threading.current_thread())) is not None:
+            return body.release  # type: ignore[no-any-return]
         release = None if _is_of_earlier_task() else _of_process.release
-    return release.get() if isinstance(release, Possible) else release or None
+    return release
 
 
 def is_left_behind() -> bool:
@@ -142,7 +164,7 @@ def following(release: _Followed, *, alone: bool = False) -> _Followed:
     _current.release = release
     if alone:
         _of_process.release = release
-        _of_process.earlier = threading.enumerate() if release and threading.active_count() > 1 else ()
+        _of_process.earlier = threading.enumerate() if release and _count() else ()
         _of_process.serves = True
     return before
 
@@ -158,17 +180,34 @@ def exhaust(generator: Generator[Any, None, Any], hand_over: Callable[[Any], Non
         step = generator.__next__
         try:
             hand_over(value)
+        except Stopped:
+            generator.close()
+            raise
         except Exception as error:
             problem = error
             step = lambda: generator.throw(problem)  # noqa: E731, B023
 
 
-def checked_index(name: str, count: int, over: Set[int], index: int | None) -> int:
+class HandedIndices(set[int]):
+    """Outputs that were handed over, by their index; none is ever taken back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first = 0
+
+    def first_missing(self) -> int:
+        """The first that was not."""
+        while self._first in self:
+            self._first += 1
+        return self._first
+
+
+def checked_index(name: str, count: int, over: HandedIndices, index: int | None) -> int:
     """Which of ``count`` outputs is handed over; None is the first that was not yet."""
     if count < 1:
         raise Mismatch(f"ready_value(…, {index!r}): task {name} does not declare how many values it returns: returns=N")
     if index is None:
-        index = next((i for i in range(count) if i not in over), count)
+        index = over.first_missing()
         if index == count:
             raise Mismatch(f"task {name} declares returns={count} and hands over one output more")
     if type(index) is not int or not 0 <= index < count:
@@ -238,11 +277,15 @@ class Release:
         #: of the body's process, not of one that it started
         self._forks = forks
         #: return values, and files by their number among all outputs, that were handed over
-        self._over: set[int] = set()
+        self._over = HandedIndices()
         self._files_over: set[int] = set()
+        #: by earlier attempts
+        self._delivered = frozenset(run.delivered)
         #: of a stream: how many this attempt has handed over, and how many it may
         self._count = 0
         self._granted = function.ahead or float("inf")
+        #: the engine tells such a task that it is to end, before it has its process killed
+        self._can_be_asked = function.generator or function.returns == STREAM
         #: files among the outputs: return values come before them
         self._first_file = max(1, function.returns)
 
@@ -255,11 +298,12 @@ class Release:
         """Hand over a return value."""
         with _handing_over:
             self._ensure_own_process("ready_value")
+            self._ensure_wanted()
             if self._function.returns == STREAM:
                 self._next_of_stream(obj, index)
                 return
             number = checked_index(self._function.name, self._function.returns, self._over, index)
-            if number not in self._run.delivered:
+            if number not in self._delivered:
                 self._tell(number, dump(obj, self._segments, self._what(number)))
             self._over.add(number)
 
@@ -269,6 +313,7 @@ class Release:
         if position >= self._granted:
             assert self._channel is not None
             self._granted = self._channel.await_grant(self._run.task, position)
+            self._ensure_wanted()
         value = dump(obj, self._segments, self._what(position))
         self._tell(1 + len(self._run.outputs) + position, value)
         self._count += 1
@@ -280,19 +325,20 @@ class Release:
         """Hand over a file that is written and closed."""
         with _handing_over:
             self._ensure_own_process("ready_file")
+            self._ensure_wanted()
             index, output = self._files.found(path)
             number = self._first_file + index
             if number in self._files_over:
                 raise TaskError(
                     f"ready_file({output.file!r}): task {self._function.name} has handed that file over already"
                 )
-            if number not in self._run.delivered:
+            if number not in self._delivered:
                 self._tell(number, self._files.finish_early(output))
             self._files_over.add(number)
 
     def is_over(self, file: int) -> bool:
         """Whether one of the call's ``outputs`` was handed over, now or by an earlier attempt."""
-        return self._first_file + file in self._files_over or self._first_file + file in self._run.delivered
+        return self._first_file + file in self._files_over or self._first_file + file in self._delivered
 
     def _tell(self, index: int, content: Slot) -> None:
         if self._channel is not None:
@@ -305,6 +351,10 @@ class Release:
                 f"there, and hand it over in the task's own process"
             )
 
+    def _ensure_wanted(self) -> None:
+        if self._can_be_asked and self._channel is not None and self._channel.is_to_end(self._run.task):
+            raise Stopped("it was cancelled")
+
     def run(self, generator: Generator[Any, None, Any]) -> Any:
         """Carry out a body that yields its outputs."""
         return exhaust(generator, lambda value: self.value(value, None))
@@ -312,7 +362,7 @@ class Release:
     def rest(self, result: Any) -> list[Slot | None]:
         """The outputs that the body has not handed over, from what it returned."""
         name, count = self._function.name, self._function.returns
-        over = self._over.union(index for index in self._run.delivered if index < count)
+        over = self._over.union(index for index in self._delivered if index < count)
         parts = remaining(name, count, over, result)
         if count == STREAM:
             return [NONE]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import pickle
 import reprlib
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,10 +19,13 @@ from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.data.serializer import NONE, InPlace, dump, dump_stream, load
 from penstock.data.slots import ElementFailed, FailedElement, Slots, current
 from penstock.errors import SerializationError
+from penstock.executors.coroutines import plain
 from penstock.executors.early import Channel, Mismatch, Possible, following
+from penstock.executors.inside import depth
 from penstock.executors.lost_inputs import unreadable
 from penstock.executors.nested import forget_unlooked, raise_unlooked
-from penstock.executors.strict import InputWatch
+from penstock.executors.outside import Stance, watch
+from penstock.executors.strict import GlobalWatch, InputWatch
 from penstock.executors.tracebacks import describe, is_of_body
 from penstock.executors.updated import Updated
 from penstock.executors.wire import STREAM, Define, Done, Error, Run
@@ -32,31 +34,25 @@ from penstock.model.data import FileRef, Slot, Value
 from penstock.model.tasks import Failure, FailureKind
 
 if TYPE_CHECKING:
+    from penstock.data.parts import Parts
     from penstock.executors.read_cache import ReadCache
     from penstock.executors.stream_files import AttemptStreams
 
-__all__ = ["Function", "carry_out", "define", "inside_task"]
-
-
-class _Depth(threading.local):
-    """How many tasks this thread is inside of."""
-
-    tasks = 0
-
-
-_depth = _Depth()
-
-
-def inside_task() -> bool:
-    """Whether the calling thread is carrying out a task."""
-    return _depth.tasks > 0
+__all__ = ["Function", "carry_out", "define"]
 
 
 class Function:
     """A function as this process knows it."""
 
     def __init__(
-        self, body: Callable[..., Any], name: str, returns: int, parameters: list[str], ahead: int = 0
+        self,
+        body: Callable[..., Any],
+        name: str,
+        returns: int,
+        parameters: list[str],
+        ahead: int = 0,
+        *,
+        private: bool = False,
     ) -> None:
         self.body = body
         self.name = name
@@ -65,6 +61,8 @@ class Function:
         self.ahead = ahead
         #: its body yields its outputs
         self.generator = inspect.isgeneratorfunction(body)
+        #: how it may use arrays among its arguments
+        self.access = Access.COPY if private else Access.READ
         self._parameters = parameters
 
     def parameter(self, place: object) -> str:
@@ -77,8 +75,10 @@ class Function:
 def define(message: Define, segments: Segments) -> Function:
     """Rebuild a function from its code, or stand in one that says why it cannot be."""
     try:
-        body = load(message.code, segments)
+        body = plain(load(message.code, segments))
+        raise_unlooked()  # of tasks that its module called when it was imported just now
     except BaseException as error:
+        forget_unlooked()
         reason = error
 
         def body(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,11 @@ def define(message: Define, segments: Segments) -> Function:
                 f"{type(reason).__name__}: {reason}"
             ) from reason
 
-    return Function(body, message.name, message.returns, message.parameters, message.ahead)
+    return Function(body, message.name, message.returns, message.parameters, message.ahead, private=message.private)
+
+
+#: what of ``current`` belongs to a task alone, when there is none
+_OF_NO_TASK = dict.fromkeys(("staged", "unfilled", "mapped", "building", "built", "parts"))
 
 
 def carry_out(
@@ -100,18 +104,21 @@ def carry_out(
     channel: Channel | None = None,
     alone: bool = False,
     cache: ReadCache | None = None,
+    stance: Stance | None = None,
 ) -> Done | Error:
     """Run one attempt and say how it ended; never raises.
 
     What the body hands over before its end goes to ``channel``. ``alone``: nothing else runs in this process.
-    ``cache`` has objects that earlier tasks read.
+    ``cache`` has objects that earlier tasks read. ``stance`` undoes what an item of a map changes around it.
     """
     started = time.perf_counter()
-    _depth.tasks += 1
-    previous, objects_outside = current.slots, current.loaded
-    current.loaded = {}
-    current.mapped = [] if alone else None  # where others may drop a result unseen, it refers to segments of its own
-    current.building = segments if alone else None
+    depth.tasks += 1
+    # What this thread is at, as a plain dict: to go through the object would be felt by short tasks.
+    here = current.__dict__
+    outside = {"slots": current.slots, "loaded": current.loaded, "written": current.written}
+    here["loaded"] = {}
+    here["mapped"] = [] if alone else None  # where others may drop a result unseen, it refers to segments of its own
+    here["building"] = segments if alone else None
     files = WrittenFiles(run, function, segments, layers)
     streams = None if run.stream is None else _streams(run, function, segments, files, channel)
     release: Possible | None = None
@@ -120,31 +127,32 @@ def carry_out(
         following(release, alone=alone)
     try:
         if run.items >= 0:
-            outputs: list[Slot | None] = list(_carry_out_items(run, function, segments))
-        elif run.outputs or strict:
+            outputs: list[Slot | None] = list(_carry_out_items(run, function, segments, stance))
+        elif run.outputs or (strict and function.access is Access.READ):
             outputs = _carry_out_call(run, function, segments, files, release, streams, cache, strict=strict)
         else:
             if run.slots:
                 current.slots = _filled(run, segments, {}, cache)
-            args, kwargs = load(run.args, segments, slots=bool(run.slots))
-            if current.unfilled is not None:
-                current.unfilled.fill()
+            args, kwargs = load(run.args, segments, function.access, slots=bool(run.slots))
+            if here.get("unfilled") is not None:
+                here["unfilled"].fill()
             result = function.body(*args, **kwargs)
             if function.generator and release is not None:
                 result = release.get().run(result)
             raise_unlooked()
-            if current.loaded:
+            if here["loaded"]:
                 _stage_objects((), function, strict=strict)
-            if current.built is not None:
-                current.built.offer()
+            if here.get("built") is not None:
+                here["built"].offer()
             outputs = _returned(result, function, segments, release)
             del result, args, kwargs  # who has an array of the store after this has kept it
             if streams is not None:
                 streams.await_ends()
-        if current.built is not None:
-            current.built.finish(outputs)
-        if current.staged is not None:
-            current.staged.publish()
+        if here.get("built") is not None:
+            here["built"].finish(outputs)
+        if here.get("staged") is not None:
+            here["staged"].publish()
+        files.deliver()
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         files.withdraw()
@@ -152,6 +160,8 @@ def carry_out(
             current.built.withdraw()
         if current.staged is not None:
             current.staged.withdraw()
+        if current.parts is not None:
+            current.parts.withdraw()
         if isinstance(error, SegmentLost) and not is_of_body(error):
             lost = unreadable(error, (run.args, *run.slots), segments)
             return Error(run.task, run.attempt, lost, time.perf_counter() - started)
@@ -160,9 +170,9 @@ def carry_out(
             failure = replace(failure, kind=FailureKind.STORAGE_FULL)
         return Error(run.task, run.attempt, failure, time.perf_counter() - started)
     finally:
-        _depth.tasks -= 1
-        current.slots, current.loaded = previous, objects_outside
-        current.staged = current.unfilled = current.mapped = current.building = current.built = None
+        depth.tasks -= 1
+        here.update(outside)
+        here.update(_OF_NO_TASK)
         if release is not None:
             following(None, alone=alone)
         if streams is not None:
@@ -179,10 +189,16 @@ def _streams(
     return AttemptStreams(run, function, segments, files, channel)
 
 
+def _parts(run: Run, segments: Segments) -> Parts:
+    from penstock.data.parts import Parts
+
+    return Parts(segments, run.task)
+
+
 def _arguments(run: Run, segments: Segments) -> str:
     """The arguments in short, for the message; whatever goes wrong here must not hide what went wrong before."""
     try:
-        loaded = load(run.args, segments, slots=bool(run.slots))
+        loaded = load(run.args, segments, slots=bool(run.slots or run.outputs))
         if run.items >= 0:
             return ""
         *_, args, kwargs = loaded
@@ -216,26 +232,29 @@ def _carry_out_call(
 ) -> list[Slot | None]:
     in_place: InPlace = {}
     current.slots = _filled(run, segments, in_place, cache)
+    if any(output.use is not None for output in run.outputs):
+        current.parts = _parts(run, segments)
+    current.written = files.place()
     access = Access.IN_PLACE if run.args_in_place else Access.COPY
     *_, args, kwargs = load(run.args, segments, access, in_place, slots=True, writable=run.writable_buffers)
     if current.unfilled is not None:
         current.unfilled.fill()
     arguments: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
-    for index, output in enumerate(run.outputs):
-        if output.file is not None:
-            files.place(index, output, arguments)
-    args = tuple(arguments[i] for i in range(len(args)))
-    kwargs = {name: arguments[name] for name in kwargs}
     if streams is not None:
         streams.begin_writing()
     updated = Updated(function, arguments, run.outputs)
-    watch = InputWatch(function.name, function.body, args, kwargs, run.outputs) if strict else None
+    watches: list[InputWatch | GlobalWatch] = []
+    if strict:
+        watches.append(InputWatch(function.name, function.body, args, kwargs, run.outputs, updated.objects()))
+        watches.append(GlobalWatch(function.name, function.body))
+    if current.parts is not None:
+        current.parts.begin()
     result = function.body(*args, **kwargs)
     if function.generator and release is not None:
         result = release.get().run(result)
     raise_unlooked()
-    if watch is not None:
-        watch.compare()
+    for one in watches:
+        one.compare()
     files.ensure_left_alone()
     objects = updated.objects()
     if current.loaded:
@@ -250,6 +269,8 @@ def _carry_out_call(
             over = release is not None and release.get().is_over(index)
             finished = None if over else files.finish(output)
             outputs.append(finished if finished is None or streams is None else streams.judge(finished))
+        elif output.use is not None:
+            outputs.append(NONE)
         else:
             what = f"argument {function.parameter(output.path[0])} of task {function.name}, after the task,"
             outputs.append(dump(obj, segments, what, in_place))
@@ -310,7 +331,7 @@ def _returned(
     return [dump(part, segments, what, in_place) for part in result]
 
 
-def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[Value, Value]:
+def _carry_out_items(run: Run, function: Function, segments: Segments, stance: Stance | None) -> tuple[Value, Value]:
     """A piece of a map: call the function on each item, keep going past those that fail.
 
     Gives the results, with a mark where one failed, and the failures by position.
@@ -318,10 +339,15 @@ def _carry_out_items(run: Run, function: Function, segments: Segments) -> tuple[
     results: list[Any] = []
     failures: dict[int, Failure] = {}
     items, body, append = iter(load(run.args, segments)), function.body, results.append
+    changes = watch.changes
+    changes.clear()
     while True:
         try:
             # The loop is inside, because entering a try for each of a million items would be felt.
             for item in items:
+                if changes and stance is not None:
+                    stance.back()
+                    changes.clear()
                 append(body(*item) if type(item) is tuple else body(*pickle.loads(item)))
             break
         except Exception as error:

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from penstock.errors import RuntimeStopped
+from penstock.executors.disposable import remove_directories
 from penstock.executors.forkserver_child import Surroundings
 from penstock.executors.forkserver_main import (
     LARGEST_MESSAGE,
@@ -35,7 +36,6 @@ from penstock.executors.forkserver_main import (
     Spawned,
     Start,
     encode,
-    remove_directories,
 )
 
 __all__ = ["Exited", "ForkServer", "Notice", "ServerLost", "Spawned"]

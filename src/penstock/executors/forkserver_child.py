@@ -18,6 +18,8 @@ from typing import NoReturn
 
 import msgspec
 
+from penstock.executors.task_streams import open_streams, watch_others
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -51,6 +53,8 @@ def live_as_worker(
         status = 0
     except SystemExit as ending:
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except ConnectionError:
+        status = 0  # whoever gave it tasks is gone, or has retired it: there is nobody to tell
     except BaseException:
         traceback.print_exc()
     finally:
@@ -79,12 +83,8 @@ def _take_descriptors(descriptors: list[int]) -> tuple[int, int]:
             # The listing's own descriptor is among them, and closed already.
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-    # New stream objects: the guardian's may stand on a file and then cannot be pointed at a pipe. Whole lines leave at
-    # once, so that what a worker printed before it was killed is not lost.
-    sys.stdout, sys.stderr = (
-        open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-        for number in (1, 2)
-    )
+    open_streams()  # the guardian's may stand on a file and then cannot be pointed at a pipe
+    watch_others()
     return tasks, results
 
 

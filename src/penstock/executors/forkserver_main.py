@@ -9,6 +9,7 @@ all workers and their descendants, removes the run's directories and ends.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -18,21 +19,21 @@ import socket
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import NoReturn
 
 import msgspec
 
+from penstock.data.limits import behind
+from penstock.executors.disposable import places_of, remove_directories, sweep
 from penstock.executors.forkserver_child import Serve, Surroundings, adopt_orphans, live_as_worker
 
 LARGEST_MESSAGE = 1 << 18
 DESCRIPTORS_PER_SPAWN = 4
-# Preloading must not compete with the first tasks for a CPU: it waits until requests have paused this long.
-PRELOAD_AFTER_MS = 250
+# Preloading and sweeping must not compete with the first tasks for a CPU: they wait until requests pause this long.
+CHORES_AFTER_MS = 250
 # A process in uninterruptible sleep survives SIGKILL for a while; the directories are removed without waiting for it.
 KILL_PATIENCE = 1.5
-# A thread of the main program may put a file into a directory that is being removed: it is not empty at the end, then.
-REMOVALS = 10
 # The guardian ends with the main program, not before it: what is sent to a whole job must not take it first.
 SURVIVED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -121,6 +122,8 @@ def main(descriptor: int) -> NoReturn:
         guardian.end_processes()
     if remove:
         remove_directories(start.cleanup)
+    if guardian is not None:
+        guardian.sweep()
     # Exit handlers belong to preloaded modules, which this process never used.
     os._exit(int(failed))
 
@@ -132,7 +135,10 @@ class Guardian:
         self._connection = connection
         self._serve = _load(start.entry)
         self._main_pid = start.main_pid
-        self._preload = deque(start.preload)
+        self._places = places_of(os.fsdecode(directory) for directory in start.cleanup)
+        #: what is done when nothing else is to be done
+        self._chores = deque[Callable[[], object]]([self.sweep])
+        self._chores += [functools.partial(importlib.import_module, module) for module in start.preload]
         self._ids: dict[int, int] = {}
         self._pids: dict[int, int] = {}
         self._outbox: deque[bytes] = deque()
@@ -152,9 +158,9 @@ class Guardian:
             poll.register(main_process, select.POLLIN)
         while os.getppid() == self._main_pid:
             poll.register(self._connection, select.POLLIN | (select.POLLOUT if self._outbox else 0))
-            if not poll.poll(PRELOAD_AFTER_MS if self._preload and self._ids else None):
+            if not poll.poll(CHORES_AFTER_MS if self._chores and self._ids else None):
                 with contextlib.suppress(Exception, SystemExit):
-                    importlib.import_module(self._preload.popleft())
+                    self._chores.popleft()()
                 continue
             self._reap()
             ending = self._carry_out_requests()
@@ -162,6 +168,11 @@ class Guardian:
                 return ending.remove
             self._send_waiting()
         return True
+
+    def sweep(self) -> None:
+        """Remove what earlier runs left, of which nobody was there to take care; once, at the end at the latest."""
+        places, self._places = self._places, []
+        sweep(places)
 
     def _watch_main(self) -> int | None:
         # A process forked by the main program keeps its socket open beyond its death, so end of file is not enough.
@@ -195,7 +206,9 @@ class Guardian:
         try:
             pid = self._fork(request, descriptors)
         except OSError as error:
-            notice: Message = Exited(request.worker_id, 0, os.EX_OSERR, f"could not start a worker: {error}")
+            notice: Message = Exited(
+                request.worker_id, 0, os.EX_OSERR, f"could not start a worker: {behind(error, starting=True) or error}"
+            )
         else:
             self._ids[pid] = request.worker_id
             self._pids[request.worker_id] = pid
@@ -317,33 +330,3 @@ def _parent_of(name: str) -> int:
     with open(f"/proc/{name}/stat", "rb") as stat:
         # The command in parentheses may itself hold spaces and parentheses; state and parent follow the last one.
         return int(stat.read().rpartition(b")")[2].split()[1])
-
-
-def remove_directories(directories: Sequence[bytes]) -> None:
-    """Remove the run's own directories with all they hold; what is already gone is no error.
-
-    The main program and the guardian may do it at the same time.
-    """
-    import shutil
-
-    for directory in directories:
-        for link in _links_in(directory):
-            shutil.rmtree(link, ignore_errors=True)
-        for _ in range(REMOVALS):
-            shutil.rmtree(directory, ignore_errors=True)
-            if not os.path.lexists(directory):
-                break
-        parent = os.path.dirname(directory)
-        if parent.endswith(b"-layer"):  # the run's folder on a storage layer, unless finished files are there too
-            with contextlib.suppress(OSError):
-                os.rmdir(parent)
-
-
-def _links_in(directory: bytes) -> list[bytes]:
-    """Folders beside the user's files that tasks of this run were writing to: they bear the run's name."""
-    targets = []
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):  # no link, or just removed by somebody else
-                targets.append(os.readlink(entry.path))
-    return [target for target in targets if os.path.basename(target).startswith(b"." + os.path.basename(directory))]

@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
+from penstock.executors.body_threads import forget_threads, note_threads, stop_noting_threads
+from penstock.executors.disposable import hold
 from penstock.executors.execution import Function, carry_out, define
+from penstock.executors.outside import Here, Stance
+from penstock.executors.pools import VISIBLE
+from penstock.executors.preparing import prepare_inline
+from penstock.executors.setup_globals import setup_globals
 from penstock.executors.wire import Define, Done, Early, Error, run_of
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, OutputReady, Recalled, Warmed
 from penstock.model.resources import StorageLayer
 from penstock.persistent.where import settings
+from penstock.units import format_duration
 
 if TYPE_CHECKING:
     from penstock.executors.emulation import EmulatedDevice
@@ -40,15 +48,34 @@ class _Kept:
         """Holding back would help nobody."""
         return above + 1
 
+    def is_to_end(self, task: int) -> bool:
+        """Nobody has the stream of a call that has not returned."""
+        return False
+
 
 class InlineExecutor:
     """Runs attempts one after the other when asked to."""
 
-    def __init__(self, name: str, *, segments: Segments, layers: Sequence[StorageLayer], strict: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        segments: Segments,
+        layers: Sequence[StorageLayer],
+        strict: bool,
+        here: Here,
+        setup: Callable[[], object] | None,
+        gpus: Sequence[str] = (),
+    ) -> None:
         self.name = name
         self._layers = {layer.name: layer for layer in layers}
         self._segments = segments
         self._strict = strict
+        self._here = here
+        self._gpus = gpus
+        self._stance = Stance(here.base)
+        #: why no task can run
+        self._unprepared = None if setup is None else prepare_inline(setup)
         self._devices: list[EmulatedDevice] | None = None
         self.functions: dict[int, Define] = {}
         self._defined: dict[int, Function] = {}
@@ -56,6 +83,9 @@ class InlineExecutor:
         self._interrupted = False
         #: held by the thread that runs attempts, so that they end in the order in which they were launched
         self.turn = threading.RLock()
+        #: the task that runs, and in which thread
+        self._running: tuple[str, threading.Thread] | None = None
+        note_threads()
 
     def launch(self, command: Launch) -> None:
         """Keep an attempt until ``run_next``."""
@@ -71,8 +101,25 @@ class InlineExecutor:
         """Nothing to start."""
         return Warmed(self.name)
 
-    def kill(self, lane: int) -> None:
+    def kill(self, lane: int, ask: int) -> None:
         """Nothing to end: a task runs in the thread that could ask for it."""
+
+    def await_turn(self, patience: float | None) -> None:
+        """Wait while another thread runs attempts; say so if it takes long, since that may be waiting for this one."""
+        while patience is not None and (running := self._running) is not None:
+            task, thread = running
+            if thread is threading.current_thread():
+                return
+            if self.turn.acquire(timeout=patience):
+                self.turn.release()
+                return
+            sys.stderr.write(
+                f"penstock: a call in thread {threading.current_thread().name} has waited {format_duration(patience)} "
+                f"for task {task}, which runs in thread {thread.name}: inline, one task runs at a time. If that task "
+                f"waits for this thread, neither goes on; have its body start the thread, or use workers\n"
+            )
+            sys.stderr.flush()
+            patience *= 2
 
     def run_next(self) -> list[Event]:
         """Carry out the next attempt in this thread; gives what it handed over early, and how it ended."""
@@ -80,21 +127,46 @@ class InlineExecutor:
             command = self._launched.popleft()
         except IndexError:
             return []
-        number = command.call.spec.function
-        function = self._defined.get(number)
-        if function is None:
-            function = self._defined[number] = define(self.functions[number], self._segments)
-        with self._emulation():
+        if self._unprepared is not None:
+            return [Failed(command.task, command.attempt, self._unprepared, 0.0)]
+        home = self._here.now()
+        with self._stance.visit(command.call.outside or home, home), self._emulation(), self._seeing(command.gpus):
+            function = self._function(command.call.spec.function)
             early = _Kept()
             run = run_of(command)
             outside, settings.attempt = settings.attempt, (self._segments.memory_dir, run.task)
-            message = carry_out(run, function, self._segments, self._layers, strict=self._strict, channel=early)
+            self._running = command.call.shown, threading.current_thread()
+            message = carry_out(
+                run, function, self._segments, self._layers, strict=self._strict, channel=early, stance=self._stance
+            )
             settings.attempt = outside
+            self._running = None
+            forget_threads()
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
             self._interrupted = True
         if isinstance(message, Done):
             return [*early.outputs, Finished(message.task, message.attempt, message.outputs, message.seconds)]
         return [*early.outputs, Failed(message.task, message.attempt, message.failure, message.seconds)]
+
+    def _function(self, number: int) -> Function:
+        function = self._defined.get(number)
+        if function is None:
+            function = self._defined[number] = define(self.functions[number], self._segments)
+        return function
+
+    @contextlib.contextmanager
+    def _seeing(self, gpus: tuple[int, ...]) -> Iterator[None]:
+        """Name the GPUs that a task holds, as its worker would; a library that has looked already is not told."""
+        before = os.environ.get(VISIBLE)
+        if gpus:
+            os.environ[VISIBLE] = ",".join(self._gpus[number] for number in gpus)
+        try:
+            yield
+        finally:
+            if gpus and before is None:
+                os.environ.pop(VISIBLE, None)
+            elif gpus and before is not None:
+                os.environ[VISIBLE] = before
 
     @contextlib.contextmanager
     def _emulation(self) -> Iterator[None]:
@@ -105,7 +177,7 @@ class InlineExecutor:
         from penstock.executors.emulation import from_layers, install, uninstall
 
         if self._devices is None:
-            os.makedirs(self._segments.memory_dir, mode=0o700, exist_ok=True)
+            hold(self._segments.memory_dir)
             self._devices = from_layers(list(self._layers.values()), self._segments.memory_dir)
         install(self._devices)
         try:
@@ -119,6 +191,10 @@ class InlineExecutor:
             self._interrupted = False
             raise KeyboardInterrupt
 
+    def only_starts(self) -> bool:
+        """Whether all tasks wait for processes to start: there are none."""
+        return False
+
     def worker_of(self, lane: int) -> int:
         """The number by which this process is known as a writer."""
         return self._segments.writer
@@ -126,5 +202,7 @@ class InlineExecutor:
     def close(self) -> None:
         """Forget what was not run."""
         self._launched.clear()
+        stop_noting_threads()
+        setup_globals.forget()
         for device in self._devices or ():
             device.close()

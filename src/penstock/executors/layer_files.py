@@ -12,6 +12,8 @@ import os
 import re
 import zlib
 
+from penstock.executors.disposable import hold
+
 __all__ = ["LayerFolder", "is_placed"]
 
 #: the path of a finished file on a layer; a link to such a path is ours
@@ -44,6 +46,11 @@ class LayerFolder:
         """The path of a finished file; another attempt of the task has another one."""
         folder = os.path.join(self.work if temp else self.kept, f"{task}.{attempt}-{_mark(file)}")
         return os.path.join(folder, os.path.basename(file))
+
+    def reserve(self) -> None:
+        """Say that this run lives and uses the layer; the program does so before anybody writes there."""
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        hold(self.work)
 
     def make_room_for(self, path: str) -> None:
         """Make the folders above a path of this layer; private, for others may use the mount too."""

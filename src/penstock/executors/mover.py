@@ -12,7 +12,18 @@ import threading
 import zlib
 from collections.abc import Callable
 
-__all__ = ["Mover", "copy_file", "discard", "link", "publish", "relocate", "secure"]
+__all__ = [
+    "Mover",
+    "copy_directory",
+    "copy_file",
+    "directory_size",
+    "discard",
+    "link",
+    "publish",
+    "relocate",
+    "rename",
+    "secure",
+]
 
 #: bytes copied between two reports of progress
 _STEP = 4 << 20
@@ -70,8 +81,11 @@ class Mover:
 
 
 def copy_file(source: str, target: str) -> None:
-    """Copy a file with its attributes; where the file system can share the blocks, nothing is copied."""
-    with open(source, "rb") as old, open(target, "wb") as new:
+    """Copy a file with its attributes; where the file system can share the blocks, nothing is copied.
+
+    The target must be new: what is there already could be another name of the source, and would be emptied with it.
+    """
+    with open(source, "rb") as old, open(target, "xb") as new:
         left = os.fstat(old.fileno()).st_size
         try:
             while left > 0 and (copied := os.copy_file_range(old.fileno(), new.fileno(), left)):
@@ -79,31 +93,107 @@ def copy_file(source: str, target: str) -> None:
         except OSError:
             old.seek(0)
             new.seek(0)
-            shutil.copyfileobj(old, new)
+        shutil.copyfileobj(old, new)  # all that is left, where the kernel could not copy it or says that it is nothing
     shutil.copystat(source, target)
 
 
+def copy_directory(source: str, target: str) -> None:
+    """Copy a directory with all that is in it; links stay links."""
+
+    def copy(old: str, new: str) -> str:
+        copy_file(old, new)
+        return new
+
+    shutil.copytree(source, target, symlinks=True, copy_function=copy)
+
+
+def directory_size(path: str) -> int:
+    """Bytes of the files in a directory."""
+    sizes = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                sizes += os.lstat(os.path.join(folder, name)).st_size
+    return sizes
+
+
 def publish(source: str, target: str) -> None:
-    """Let a finished file appear under its final name; whoever has opened the private one keeps it."""
-    beside = f"{source}.publish"
+    """Let a finished file or directory appear under its final name; whoever uses the private one keeps it."""
+    folder, name = os.path.split(source)
+    beside = os.path.join(folder, "named" if name != "named" else "to-be-named")  # not longer than names may be
+    _remove(beside)
     try:
-        os.link(source, beside)
+        if os.path.isdir(source):
+            shutil.copytree(source, beside, symlinks=True, copy_function=_second_name)
+        else:
+            _second_name(source, beside)
+        rename(beside, target)
+    except BaseException:
+        _remove(beside)
+        raise
+
+
+def _second_name(source: str, target: str) -> str:
+    """Another name for a file; a copy on a file system without hard links."""
+    try:
+        os.link(source, target, follow_symlinks=False)
     except OSError:
-        copy_file(source, beside)  # a file system without hard links
-    os.replace(beside, target)
+        copy_file(source, target)
+    return target
 
 
 def link(source: str, name: str) -> None:
     """Make a file's name a link to where it lies, in place of whatever bears the name."""
     beside = _beside(name)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(beside)
+    _remove(beside)
     os.symlink(source, beside)
     try:
         os.replace(beside, name)
     except OSError:
         os.unlink(beside)
         raise
+
+
+def rename(path: str, target: str) -> None:
+    """Give a file or a directory the name of what it replaces.
+
+    Where both names mean one file already the system does nothing: then the first one goes. A directory that is not
+    empty changes its name with the new one, at once where the system can, and goes.
+    """
+    try:
+        os.replace(path, target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        _exchange(path, target)
+    _remove(path)
+
+
+def _exchange(path: str, other: str) -> None:
+    """Exchange two names in one folder tree."""
+    import ctypes
+
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if renameat2 is not None and not renameat2(here, os.fsencode(path), here, os.fsencode(other), exchange):
+        return
+    # A file system that cannot: for a moment there is nothing under the name.
+    aside = f"{path}.old"
+    os.rename(other, aside)
+    try:
+        os.rename(path, other)
+    except BaseException:
+        os.rename(aside, other)
+        raise
+    os.rename(aside, path)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
 
 
 def relocate(source: str, target: str, name: str, progress: Callable[[int], None], *, share: bool = True) -> None:
@@ -114,14 +204,12 @@ def relocate(source: str, target: str, name: str, progress: Callable[[int], None
     """
     beside = _beside(target)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
+        _remove(beside)
         if not (share and _shared(source, beside, progress)):
             _copy_durably(source, beside, progress)
-        os.replace(beside, target)
+        rename(beside, target)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
+        _remove(beside)
         raise
     secure(os.path.dirname(target))
     if target != name:
@@ -146,7 +234,7 @@ def _shared(source: str, target: str, progress: Callable[[int], None]) -> bool:
 
 
 def _copy_durably(source: str, target: str, progress: Callable[[int], None]) -> None:
-    with open(source, "rb") as old, open(target, "wb") as new:
+    with open(source, "rb") as old, open(target, "xb") as new:
         size = left = os.fstat(old.fileno()).st_size
         while left > 0:
             try:
@@ -179,8 +267,7 @@ def secure(path: str) -> None:
 
 def discard(path: str) -> None:
     """Remove a private copy and the folder made for it, which bears our name or that of a layer's run."""
-    with contextlib.suppress(OSError):  # gone already, or on a file system that was taken from us
-        os.unlink(path)
+    _remove(path)  # if it is not gone already, or on a file system that was taken from us
     folder = os.path.dirname(path)
     if _OURS.search(folder + "/"):
         with contextlib.suppress(OSError):

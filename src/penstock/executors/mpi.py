@@ -33,6 +33,7 @@ from penstock.executors.wire import (
     Done,
     Early,
     Error,
+    Logged,
     RankFailed,
     Ready,
     Run,
@@ -44,7 +45,8 @@ from penstock.executors.wire import (
 )
 from penstock.executors.worker import Setup
 from penstock.executors.written_files import WrittenFiles, is_for_want_of_room
-from penstock.model.data import FileRef, Slot, Value, segments_of
+from penstock.model.data import Slot, Value, segments_of
+from penstock.model.outside import Outside
 from penstock.model.tasks import Failure, FailureKind
 from penstock.model.worlds import World
 
@@ -75,11 +77,12 @@ class Keeper:
         self._messages = messages
         self._frames = frames_down()
         self._runs: list[Run] = []
+        self._outside: Outside | None = None
         self._functions: dict[int, Define] = {}
         path = [os.fsencode(str(entry)) for entry in sys.path]
         welcome = Welcome(setup, segments.writer, path, sys.argv, os.environ.get("PYTHONPATH"))
         address = os.path.join(segments.memory_dir, f"world{segments.writer}")
-        self._ranks = Ranks(world, address, welcome)
+        self._ranks = Ranks(world, address, welcome, self._forward)
 
     def serve(self) -> None:
         self._messages.sendall(frame(Ready()))
@@ -121,6 +124,8 @@ class Keeper:
             for message in self._frames.feed(data):
                 if isinstance(message, Run):
                     self._runs.append(message)
+                elif isinstance(message, Outside):
+                    self._outside = message  # a world is given one task at a time, so the last is meant
                 elif isinstance(message, Define):
                     self._functions[message.function] = message
 
@@ -132,10 +137,11 @@ class Keeper:
         started = time.perf_counter()
         try:
             over = HandedOver(run, declared, files, self._ranks.pids, self._forward)
-            done, spoilt = self._together(run, declared, self._place(run, files), over)
+            done, spoilt = self._together(run, declared, files.place(), over)
             files.ensure_left_alone()
             outputs = self._outputs(declared, done, over)
             outputs += [None if over.is_over(i) else files.finish(one) for i, one in enumerate(run.outputs)]
+            files.deliver()
             self._ranks.delivered()
             outcome = Done(run.task, run.attempt, outputs, max(one.seconds for one in done))
         except BaseException as error:
@@ -146,19 +152,8 @@ class Keeper:
         self._messages.sendall((frame(Spent(spoilt)) if spoilt else b"") + frame(outcome))
         return not spoilt
 
-    def _forward(self, early: Early) -> None:
-        self._messages.sendall(frame(early))
-
-    def _place(self, run: Run, files: WrittenFiles) -> dict[int, str]:
-        """Where the ranks write the files that the attempt is to make."""
-        placed: dict[int, str] = {}
-        for index, output in enumerate(run.outputs):
-            assert output.file is not None
-            given = run.slots[output.slot] if output.slot >= 0 else None
-            arguments = {output.path[0]: given.path if type(given) is FileRef else output.file}
-            files.place(index, output, arguments)  # type: ignore[arg-type]
-            placed[index] = arguments[output.path[0]]
-        return placed
+    def _forward(self, message: Early | Logged) -> None:
+        self._messages.sendall(frame(message))
 
     def _together(
         self, run: Run, declared: Define, files: dict[int, str], over: HandedOver
@@ -169,7 +164,7 @@ class Keeper:
             if seconds is not None:
                 self._messages.sendall(frame(WorldStarted(seconds)))
             try:
-                done = self._ranks.run(declared, RankRun(run, files), over.take)
+                done = self._ranks.run(declared, RankRun(run, files, self._outside), over.take)
             except Refused as refused:
                 if last_try:
                     raise WorldFailed(f"its ranks refuse it: {refused}") from None

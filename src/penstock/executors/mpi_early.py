@@ -17,7 +17,7 @@ from typing import Any
 from penstock.data.segments import Segments
 from penstock.data.serializer import NONE, dump
 from penstock.errors import TaskError
-from penstock.executors.early import Mismatch, checked_index
+from penstock.executors.early import HandedIndices, Mismatch, checked_index
 from penstock.executors.mpi_ranks import RankLost, WorldFailed
 from penstock.executors.mpi_wire import RankRun
 from penstock.executors.tracebacks import describe
@@ -44,7 +44,7 @@ class RankRelease:
         #: that of the rank itself, not of one that its body started
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._over: set[int] = set()
+        self._over = HandedIndices()
         self._files_over: set[int] = set()
 
     def value(self, obj: Any, index: int | None) -> None:

@@ -1,36 +1,27 @@
-"""The arguments of an MPI task as one rank gets them: its part of what is scattered, and the paths it writes to."""
+"""The arguments of an MPI task as one rank gets them: its part of what is scattered."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import CallError
 from penstock.executors.execution import Function
 from penstock.executors.wire import Define
-from penstock.model.tasks import Output
 
 __all__ = ["part_of", "with_parts"]
 
 
-def with_parts(
-    function: Function, declared: Define, outputs: Sequence[Output], files: Mapping[int, str], rank: int, size: int
-) -> Callable[..., Any]:
+def with_parts(function: Function, declared: Define, rank: int, size: int) -> Callable[..., Any]:
     """The body of a task as one of ``size`` ranks is to call it."""
-    if not declared.scattered and not files:
+    if not declared.scattered:
         return function.body
-    written = {outputs[index].path[0]: path for index, path in files.items()}
 
     @functools.wraps(function.body)
     def body(*args: Any, **kwargs: Any) -> Any:
         arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         for place, given in arguments.items():
-            if place in written:
-                path = written[place]
-                arguments[place] = type(given)(path) if isinstance(given, Path) else path
-                continue
             name = _name(declared, place)
             if name in declared.scattered:
                 arguments[place] = part_of(given, rank, size, f"argument {name!r} of task {function.name}")

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from penstock.executors.mpi_lookalike import lookalike
+
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
@@ -135,29 +137,36 @@ def counting(kind: type[Intracomm], progress: Progress, leave: Callable[[str], N
         leave(f"it called Abort({errorcode})")
         return kind.Abort(self, errorcode)
 
-    @functools.cache
-    def telling() -> Any:
+    def end_of_all(comm: Any, error: int) -> None:
         from mpi4py import MPI
 
-        def end_of_all(comm: Any, error: int) -> None:
-            leave(f"an error of MPI was fatal to it: {MPI.Get_error_string(error)}")
-            kind.Abort(comm, error)
+        leave(f"an error of MPI was fatal to it: {MPI.Get_error_string(error)}")
+        kind.Abort(comm, error)
 
-        return kind.Create_errhandler(end_of_all)
+    #: error handlers of MPI that end all ranks, and ours for them; a program can make few, so none before it is wanted
+    telling: list[tuple[Any, Any]] = []
 
     def set_errhandler(self: Any, errhandler: Any) -> None:
         from mpi4py import MPI
 
         # The library itself would end all ranks, and nobody could tell who began.
-        fatal = errhandler in (MPI.ERRORS_ARE_FATAL, MPI.ERRORS_ABORT)
-        kind.Set_errhandler(self, telling() if fatal else errhandler)
+        if errhandler in (MPI.ERRORS_ARE_FATAL, MPI.ERRORS_ABORT):
+            if all(fatal != errhandler for fatal, _ in telling):
+                with contextlib.suppress(RuntimeError):  # the program has made all that can be
+                    telling.append((MPI.Errhandler(errhandler), kind.Create_errhandler(end_of_all)))
+            errhandler = next((ours for fatal, ours in telling if fatal == errhandler), errhandler)
+        kind.Set_errhandler(self, errhandler)
+
+    def get_errhandler(self: Any) -> Any:
+        found = kind.Get_errhandler(self)
+        return next((type(fatal)(fatal) for fatal, ours in telling if ours == found), found)
 
     methods: dict[str, Any] = {
         name: counted(number, getattr(kind, name)) for number, name in enumerate(_WAITING, 1) if hasattr(kind, name)
     }
     methods |= {name: of_our_kind(getattr(kind, name)) for name in _MAKING if hasattr(kind, name)}
-    methods |= {"Abort": abort, "Set_errhandler": set_errhandler, "__module__": kind.__module__}
-    Counting: type[Intracomm] = type(kind.__name__, (kind,), methods)
+    methods |= {"Abort": abort, "Set_errhandler": set_errhandler, "Get_errhandler": get_errhandler}
+    Counting = lookalike(kind, methods)
     return Counting
 
 

@@ -24,7 +24,7 @@ from penstock.executors.mpi_wire import (
     Welcome,
     frames_from_rank,
 )
-from penstock.executors.wire import Define, Early, frame
+from penstock.executors.wire import Define, Early, Logged, frame
 from penstock.model.data import SegmentId, Slot, segments_of
 from penstock.model.tasks import Failure, FailureKind
 from penstock.model.worlds import World
@@ -75,8 +75,9 @@ class _Member:
 class Ranks:
     """Starts the ranks of a world, speaks to them, and ends them."""
 
-    def __init__(self, world: World, address: str, welcome: Welcome) -> None:
+    def __init__(self, world: World, address: str, welcome: Welcome, take_log: Callable[[Logged], None]) -> None:
         self._world = world
+        self._take_log = take_log
         self._address = address
         self._welcome = welcome
         self._runner: Runner | None = None
@@ -290,6 +291,8 @@ class Ranks:
                 rank = self._ranks.index(member)
                 self._take_early(rank, message)
                 self._is_delivered(rank, message.value)
+            case Logged():
+                self._take_log(message)
             case RankDone():
                 member.answer = message
             case RankError():

@@ -30,6 +30,8 @@ _KEPT = 4000
 _PATIENCE = 2.0
 #: in a list of what a process has mapped
 _SHARED = re.compile(r"(/dev/shm/(?:mpich|vader|sm_segment|psm|ucx|ofi)\S*)$", re.MULTILINE)
+#: what MPICH's runner calls its description of the machine
+_TOPOLOGY = "hydra_hwloc_xmlfile_"
 #: Open MPI counts the cores; whether there are enough of them is the scheduler's business here
 _OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -122,12 +124,29 @@ class Runner:
 
 
 def shared_files_of(pids: Iterable[int]) -> set[str]:
-    """Files by which an MPI library shares memory among processes; it removes them only if these end by themselves."""
+    """Files by which an MPI library shares memory among processes; it removes them only if these end by themselves.
+
+    And that by which MPICH's runner has told them of the machine: the process that started them has it open.
+    """
     found: set[str] = set()
+    parents = set()
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
             found.update(_SHARED.findall(maps.read()))
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
+            parents.add(int(stat.read().rpartition(b")")[2].split()[1]))
+    for parent in parents:
+        found.update(path for path in _open_files(parent) if os.path.basename(path).startswith(_TOPOLOGY))
     return found
+
+
+def _open_files(pid: int) -> list[str]:
+    paths = []
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                paths.append(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+    return paths
 
 
 def remove_files(paths: Iterable[str]) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from penstock.executors.wire import Define, Early, Frames, Run
+from penstock.executors.wire import Define, Early, Frames, Logged, Run
 from penstock.executors.worker import Setup
 from penstock.model.data import Slot
+from penstock.model.outside import Outside
 from penstock.model.tasks import Failure
 
 __all__ = [
@@ -47,6 +48,7 @@ class RankRun(Struct, array_like=True, tag="r"):
     run: Run
     #: where outputs that are files are to be written, by position among the outputs
     files: dict[int, str]
+    outside: Outside | None
 
 
 class Hello(Struct, array_like=True, tag="h"):
@@ -88,7 +90,7 @@ class Leaving(Struct, array_like=True, tag="x"):
 
 
 ToRank = Welcome | Define | RankRun
-FromRank = Hello | Early | RankDone | RankError | Unfit | Leaving
+FromRank = Hello | Early | Logged | RankDone | RankError | Unfit | Leaving
 
 
 def frames_to_rank() -> Frames[ToRank]:

@@ -17,13 +17,17 @@ import resource
 import socket
 import sys
 import threading
+from multiprocessing.process import current_process
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from penstock.data.slots import current
 from penstock.executors import mpi_world
 from penstock.executors.early import following
 from penstock.executors.execution import Function, carry_out, define
+from penstock.executors.inside import become_worker
+from penstock.executors.logs import forward_records
 from penstock.executors.mpi_early import RankRelease
 from penstock.executors.mpi_errors import with_plain_errors
 from penstock.executors.mpi_parts import with_parts
@@ -40,9 +44,12 @@ from penstock.executors.mpi_wire import (
     Welcome,
     frames_to_rank,
 )
+from penstock.executors.outside import Before, Stance
+from penstock.executors.preparing import prepare
+from penstock.executors.task_streams import end_lines, open_streams
 from penstock.executors.wire import Define, Done, Run, frame
 from penstock.executors.worker import attach, emulate, near_device
-from penstock.persistent.where import connect
+from penstock.persistent.where import connect, work_for
 
 __all__ = ["main"]
 
@@ -58,10 +65,12 @@ def main() -> None:
     channel = _Channel(os.environ.pop(SOCKET))
     welcome = channel.welcome()
     _settle_in(welcome)
+    become_worker(welcome.setup.memory_dir, welcome.setup.spill_dir)
     folder = welcome.setup.memory_dir
     world = mpi_world.RankWorld(lambda rank: Progress(progress_file(folder, welcome.writer, rank)), channel.leave)
     mpi_world.current = world
     channel.tell_of_exit()
+    forward_records(channel.send)
     channel.send(Hello(world.rank, world.size, os.getpid(), world.library))
     try:
         _Rank(world, welcome, channel).serve()
@@ -83,39 +92,59 @@ class _Rank:
         writer = welcome.writer + 1 + world.rank
         self._segments = attach(setup, writer)
         connect(setup.store)
+        work_for(setup.memory_dir)
         self._layers = {layer.name: layer for layer in setup.layers}
         if any(layer.curve for layer in setup.layers):
             emulate(setup)
-        self._functions: dict[int, tuple[Define, Function]] = {}
+        current_process().authkey = setup.authkey
+        before = Before.now()
+        self._unprepared = prepare(setup.prepare)
+        self._defined: dict[int, Define] = {}
+        self._functions: dict[int, Function] = {}
+        self._stance = Stance(before=before)
 
     def serve(self) -> None:
         while True:
             message = self._channel.inbox.get()
             if isinstance(message, Define):
-                self._functions[message.function] = (message, define(message, self._segments))
+                self._defined[message.function] = message
             elif isinstance(message, RankRun):
                 self._channel.send(self._carry_out(message))
 
     def _carry_out(self, message: RankRun) -> FromRank:
+        if self._unprepared is not None:
+            return RankError(self._unprepared, 0.0)
+        run = message.run
+        if message.outside is not None:
+            self._stance.take(message.outside)
+        declared, function = self._defined[run.function], self._function(run.function)
         unfit = self._world.begin()
         if unfit:
             return Unfit(unfit)
-        run = message.run
-        declared, function = self._functions[run.function]
-        body = with_parts(function, declared, run.outputs, message.files, self._world.rank, self._world.size)
+        body = with_parts(function, declared, self._world.rank, self._world.size)
         # What it returns is the rank's own value, and what it hands over is not for carry_out to judge.
         own = Function(with_plain_errors(body), function.name, -1, declared.parameters)
         layer = self._layers.get(run.layer)
         release = RankRelease(message, declared, self._world.size, self._segments, self._channel.send)
         following(release, alone=True)
+        current.written = message.files
         try:
             with near_device(layer.cpus) if layer is not None and layer.cpus else contextlib.nullcontext():
                 return self._outcome(replace(run, outputs=(), writable=(), in_place=(), redirected=()), own)
         finally:
             following(None, alone=True)
 
+    def _function(self, number: int) -> Function:
+        """Made for the first call: by then imports find what those of the program do."""
+        function = self._functions.get(number)
+        if function is None:
+            function = self._functions[number] = define(self._defined[number], self._segments)
+            self._stance.keep()
+        return function
+
     def _outcome(self, run: Run, function: Function) -> FromRank:
         outcome = carry_out(run, function, self._segments, self._layers, strict=self._strict)
+        end_lines()
         if not isinstance(outcome, Done):
             return RankError(outcome.failure, outcome.seconds)
         return RankDone(outcome.outputs, outcome.seconds, self._world.end())
@@ -194,11 +223,7 @@ def _settle_in(welcome: Welcome) -> None:
         del os.environ["PYTHONPATH"]
     else:
         os.environ["PYTHONPATH"] = welcome.pythonpath
-    # Whole lines leave at once, so that what a rank printed before it was killed is not lost.
-    sys.stdout, sys.stderr = (
-        open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-        for number in (1, 2)
-    )
+    open_streams()
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ of the world, so that what others have sent and nobody received cannot reach it.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.executors.forkserver_main import children_of_this_process
+from penstock.executors.mpi_lookalike import put_in_place
 from penstock.executors.mpi_progress import Progress, counting
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class RankWorld:
         self._mpi = MPI
         #: the class of the task's communicators
         self._kind = counting(MPI.Intracomm, progress(MPI.COMM_WORLD.Get_rank()), leave)
-        MPI.COMM_WORLD, MPI.COMM_SELF = self._kind(MPI.COMM_WORLD), self._kind(MPI.COMM_SELF)  # type: ignore[misc]
+        put_in_place(MPI, self._kind)
         self.rank = MPI.COMM_WORLD.Get_rank()
         self.size = MPI.COMM_WORLD.Get_size()
         #: the communicator of the task that runs, or that was the last to
@@ -114,5 +116,13 @@ def _umask() -> int:
 
 def _allow_second_init(mpi: Any) -> None:
     """Programs written for MPI may initialise it themselves; here that has been done."""
-    mpi.Init = lambda: None
-    mpi.Init_thread = lambda required=None: mpi.Query_thread()
+
+    @functools.wraps(mpi.Init)
+    def init() -> None:
+        pass
+
+    @functools.wraps(mpi.Init_thread)
+    def init_thread(required: int = mpi.THREAD_MULTIPLE) -> Any:
+        return mpi.Query_thread()
+
+    mpi.Init, mpi.Init_thread = init, init_thread

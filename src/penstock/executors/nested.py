@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from typing import Any, NoReturn, Self
+
+from penstock.data.stand_ins import Promised, PromisedSequence
+from penstock.errors import NotAValue
 
 __all__ = ["DoneFuture", "DoneStream", "forget_unlooked", "raise_unlooked"]
 
@@ -22,7 +25,7 @@ class _Failures(threading.local):
 _failures = _Failures()
 
 
-class DoneFuture(concurrent.futures.Future[Any]):
+class DoneFuture(Promised, concurrent.futures.Future[Any]):
     """The result of a nested call; when pickled, it is its value."""
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
@@ -41,16 +44,32 @@ class DoneFuture(concurrent.futures.Future[Any]):
         self._look()
         return super().exception(timeout)
 
+    def __await__(self) -> Generator[Any, Any, Any]:
+        import asyncio
+
+        return asyncio.wrap_future(self).__await__()
+
     def _look(self) -> None:
         if self in _failures.unlooked:
             # Several futures of one call share its error.
             _failures.unlooked = tuple(f for f in _failures.unlooked if f._exception is not self._exception)
 
+    def __bool__(self) -> bool:
+        if self._exception is not None:
+            return True  # the standard library asks this of failed ones, in wait() for the first exception
+        raise NotAValue(f"{self!r} has no truth value: use wait_on(it) or it.result()")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _value, (self.result(),)
 
 
-class DoneStream(Iterator[DoneFuture]):
+class DoneStream(PromisedSequence, Iterator[DoneFuture]):
     """The outputs of a nested call that has any number of them; when pickled, it is their list."""
 
     def __init__(self, futures: list[DoneFuture], failure: DoneFuture | None = None) -> None:
@@ -86,6 +105,12 @@ class DoneStream(Iterator[DoneFuture]):
     def done(self) -> bool:
         """It is."""
         return True
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("a stream cannot be copied: it is gone through once; copy list(stream), or its result()")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _value, (self.result(),)

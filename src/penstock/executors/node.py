@@ -1,4 +1,5 @@
 """The node executor: one machine's worker processes, carrying out the engine's commands and reporting events.
+It is long because whoever sends to a process, hears from it or buries it must agree on what it was sent.
 
     Launch, Recall, Kill ──▶ NodeExecutor ──▶ worker: claims and messages
     Finished, Failed    ◀── collect()     ◀── worker: messages
@@ -24,11 +25,13 @@ import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.deaths import Deaths
+from penstock.executors.endings import Endings
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
+from penstock.executors.logs import LogRelay
 from penstock.executors.output import OutputRelay
-from penstock.executors.pools import Seat, Worker, thread_limits
+from penstock.executors.pools import PLAIN, VISIBLE, Outfit, Seat, Worker, thread_limits
 from penstock.executors.stream_table import StreamTable
-from penstock.executors.wire import Define, Done, Early, Error, Grant, Ready, run_of
+from penstock.executors.wire import Clearing, Define, Done, Early, Error, Grant, Logged, Ready, Stop, run_of
 from penstock.executors.worker import SETUP, Setup
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
@@ -39,7 +42,8 @@ __all__ = ["NodeExecutor"]
 
 #: a lane whose processes die this often in a row before they take tasks is closed
 _STILLBORN = 3
-_RECEIVE = 1 << 20
+#: bytes received at once: for more, the allocator would map memory and give it back each time
+_RECEIVE = 1 << 16
 #: messages that end an attempt
 _ENDS = (Done, Error)
 #: attempts behind another that are written together
@@ -62,6 +66,7 @@ class NodeExecutor:
         segments: Segments,
         setup: Setup,
         cpus: Sequence[tuple[int, ...]],
+        gpus: Sequence[str] = (),
         cleanup: Sequence[str],
         observe: Observer,
         observe_world: WorldObserver,
@@ -69,6 +74,8 @@ class NodeExecutor:
         self.name = name
         self._segments = segments
         self._cpus = cpus
+        #: names of the GPUs that tasks may hold
+        self._gpus = gpus
         self._cleanup = cleanup
         #: told of worker processes: "started" or "died", lane, pid, status
         self._observe = observe
@@ -82,24 +89,30 @@ class NodeExecutor:
         #: processes that are waited for
         self._warming: set[Worker] = set()
         self._workers: dict[int, Worker] = {}
+        #: those of them that have not said yet that they take tasks
+        self._starting: set[Worker] = set()
         self._by_descriptor: dict[int, Worker] = {}
         self._made = 0
         #: workers with attempts that wait to be written together
         self._unflushed: dict[Worker, None] = {}
         self._epoll = select.epoll()
         self._deaths = Deaths()
+        self._endings = Endings()
         self._streams = StreamTable(segments.memory_dir)
         #: fork servers lost in a row without a worker that took tasks
         self._servers_lost = 0
+        #: the program's at the start: calls name what has changed since
+        self._environ = dict(os.environ)
         self._start_forkserver()  # before what would have to be closed if it cannot be started
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake, select.EPOLLIN)
         self._relay = OutputRelay()
+        self._logs = LogRelay()
         for seat in self._seats[:lanes]:
-            self._worker_for(seat, 1)
+            self._worker_for(seat, PLAIN)
 
     def _start_forkserver(self) -> None:
-        self._forkserver = ForkServer(self._cleanup, environ={**os.environ, **thread_limits(1)})
+        self._forkserver = ForkServer(self._cleanup, environ={**self._environ, **thread_limits(1)})
         self._epoll.register(self._forkserver.fileno(), select.EPOLLIN)
 
     # --- commands -----------------------------------------------------------------------------------------------
@@ -109,14 +122,15 @@ class NodeExecutor:
         spec = command.call.spec
         seat = self._seats[command.lane]
         if spec.world is None:
-            units = max(1, spec.requirements.cpus)
-            worker = seat.workers.get(units)
+            outfit = (spec.requirements.cpus or 1, command.gpus)
+            worker = seat.workers.get(outfit)
             if worker is None:
-                worker = self._worker_for(seat, units)
+                worker = self._worker_for(seat, outfit)
         else:
             worker = self._world_for(seat, spec.world, command.hosts)
         seat.active = worker
         self._idle.pop(worker, None)
+        worker.stand(command.call.outside)
         if spec.function not in worker.defined:
             worker.define(self.functions[spec.function])
         run = run_of(command)
@@ -135,14 +149,28 @@ class NodeExecutor:
         tasks = worker.take_back() if worker is not None else ()
         if worker is not None:
             worker.busy -= len(tasks)
+            self._may_rest(worker)
         self._streams.taken_back(tasks)
         return Recalled(self.name, lane, tasks)
 
-    def kill(self, lane: int) -> None:
-        """End the process behind a lane."""
+    def kill(self, lane: int, ask: int) -> None:
+        """End the process behind a lane, after the task ``ask`` has ended by itself, if it soon does; 0: at once."""
         worker = self._seats[lane].active
-        if worker is not None:
+        if worker is None:
+            return
+        if not ask:
             self._forkserver.kill(worker.number)
+            return
+        self._endings.ask(worker, ask, time.monotonic())
+        worker.say(Stop(ask))
+        self._flush(worker)
+        self.wake()  # whoever sleeps in poll has to look earlier
+
+    def kill_overdue(self, now: float) -> float | None:
+        """End processes that were asked to end a task and have not; when to look next."""
+        for worker in self._endings.overdue(now):
+            self._forkserver.kill(worker.number)
+        return self._endings.next_look()
 
     def grant(self, lane: int, task: int, upto: int) -> None:
         """Let the task that a lane runs hand over this many outputs in all."""
@@ -155,7 +183,7 @@ class NodeExecutor:
         """Start processes of the I/O pool before they are needed; told by an event, now or later."""
         for seat in [seat for seat in self._seats if seat.io][:executors]:
             if not seat.workers:
-                self._idle[self._worker_for(seat, 1)] = time.monotonic()
+                self._worker_for(seat, PLAIN)
             self._warming.update(worker for worker in seat.workers.values() if not worker.ready)
         return None if self._warming else Warmed(self.name)
 
@@ -168,7 +196,7 @@ class NodeExecutor:
 
     def end_idle(self, now: float) -> float | None:
         """End worlds and processes of the I/O pool that have been idle for long; when the next one will have been."""
-        while self._idle:
+        while self._idle and not self._warming:  # those that are warm already are wanted together with the others
             worker, since = next(iter(self._idle.items()))
             if since + _IDLE > now:
                 return since + _IDLE
@@ -179,10 +207,11 @@ class NodeExecutor:
     def _retire(self, worker: Worker) -> None:
         """Let a process end by itself: it finds its channels closed."""
         seat = worker.seat
-        seat.workers.pop(worker.units, None)
+        seat.workers.pop(worker.outfit, None)
         if seat.active is worker:
             seat.active = None
         worker.retired = True
+        self._starting.discard(worker)
         self._deafen(worker)
         worker.close()
 
@@ -260,11 +289,17 @@ class NodeExecutor:
             if not isinstance(message, _ENDS):
                 if isinstance(message, Ready):
                     worker.ready = True
+                    self._starting.discard(worker)
                     self._servers_lost = 0
+                    self._may_rest(worker)
                     yield from self._is_warm(worker)
                 elif isinstance(message, Early):
                     self._streams.opened(message.task, message.value)
                     yield OutputReady(message.task, message.attempt, message.index, message.value)
+                elif isinstance(message, Clearing):
+                    self._endings.clearing(worker, time.monotonic())
+                elif isinstance(message, Logged):
+                    self._logs.put(message)
                 else:
                     self._worlds.told(worker, message)
                 continue
@@ -275,8 +310,15 @@ class NodeExecutor:
             if worker.ranks:
                 self._worlds.rest(worker)  # first: what the event brings about may want this very world
             yield event
-            if worker.seat.io and not worker.busy and not worker.ranks:
-                self._idle[worker] = time.monotonic()
+            if self._endings.is_over(worker, message.task):
+                self._endings.forget(worker)
+                self._forkserver.kill(worker.number)
+            self._may_rest(worker)
+
+    def _may_rest(self, worker: Worker) -> None:
+        """Count a process of the I/O pool as idle if it has nothing to do; not before it takes tasks."""
+        if worker.seat.io and worker.ready and not worker.busy and not worker.ranks and not worker.retired:
+            self._idle[worker] = time.monotonic()
 
     def _deafen(self, worker: Worker) -> None:
         """Listen to a worker no more."""
@@ -306,7 +348,7 @@ class NodeExecutor:
                 if worker is not None and worker.retired:
                     self._observe("ended", worker.seat.lane, worker.pid, notice.status)
                 elif worker is not None:
-                    yield from self._bury(worker, notice.status)
+                    yield from self._bury(worker, notice.status, notice.reason)
 
     def _replace_forkserver(self) -> Iterator[Event]:
         self._epoll.unregister(self._forkserver.fileno())
@@ -317,18 +359,20 @@ class NodeExecutor:
         else:
             self._start_forkserver()
 
-    def _bury(self, worker: Worker, status: int) -> Iterator[Event]:
+    def _bury(self, worker: Worker, status: int, reason: str) -> Iterator[Event]:
         """A process ended: read its last results, take back what it had not started, put another in its place."""
         if worker.messages.fileno() in self._by_descriptor:
             yield from self._receive(worker)
         seat = worker.seat
-        seat.workers.pop(worker.units, None)
+        seat.workers.pop(worker.outfit, None)
         self._idle.pop(worker, None)
+        self._endings.forget(worker)
+        self._starting.discard(worker)
         yield from self._is_warm(worker)
         self._unflushed.pop(worker, None)
         self._streams.worker_gone(worker.number)
         tasks = worker.take_back()
-        reason = self._deaths.reason(status)
+        reason = reason or self._deaths.reason(status)
         self._observe("died", seat.lane, worker.pid, status)
         self._deafen(worker)
         worker.close()
@@ -342,22 +386,27 @@ class NodeExecutor:
             output = self._relay.tail(worker.number)
             yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number, worker.ranks)
         if replaced and not seat.workers and not seat.io:
-            self._worker_for(seat, max(1, worker.units))
+            self._worker_for(seat, worker.outfit)
 
     # --- workers ------------------------------------------------------------------------------------------------
 
-    def _worker_for(self, seat: Seat, units: int) -> Worker:
-        existing = seat.workers.get(units)
+    def _worker_for(self, seat: Seat, outfit: Outfit) -> Worker:
+        existing = seat.workers.get(outfit)
         if existing is not None:
             return existing
         self._made += 1
-        worker = seat.workers[units] = Worker(self._made, seat, units)
+        worker = seat.workers[outfit] = Worker(self._made, seat, outfit)
+        units, gpus = outfit
         cpus = self._cpus[seat.lane] if units == 1 and not seat.io else ()
-        self._start(worker, cpus, {SETUP: self._setup, **thread_limits(units)})
+        environ = {SETUP: self._setup, **thread_limits(units)}
+        if gpus:
+            environ[VISIBLE] = ",".join(self._gpus[number] for number in gpus)
+        self._start(worker, cpus, environ)
         return worker
 
     def _start(self, worker: Worker, cpus: tuple[int, ...], environ: dict[str, str]) -> None:
         self._workers[worker.number] = worker
+        self._starting.add(worker)
         self._by_descriptor[worker.messages.fileno()] = worker
         self._epoll.register(worker.messages, select.EPOLLIN)
         worker.start(self._forkserver, self._relay, cpus, environ)
@@ -374,6 +423,10 @@ class NodeExecutor:
 
     # --- end ----------------------------------------------------------------------------------------------------
 
+    def only_starts(self) -> bool:
+        """Whether no process has a task except such as have not started yet."""
+        return bool(self._starting) and not any(one.ready and one.busy for one in self._workers.values())
+
     def worker_of(self, lane: int) -> int:
         """The number of the process that serves, or last served, a lane."""
         active = self._seats[lane].active
@@ -382,6 +435,7 @@ class NodeExecutor:
     def flush_output(self) -> None:
         """Show what workers have printed so far."""
         self._relay.flush(1.0)
+        self._logs.flush(1.0)
 
     def close(self) -> None:
         """End every process; nothing that they were sent is finished."""
@@ -393,5 +447,6 @@ class NodeExecutor:
         self._workers.clear()
         self._by_descriptor.clear()
         self._relay.close()
+        self._logs.close(1.0)
         self._epoll.close()
         os.close(self._wake)

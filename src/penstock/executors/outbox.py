@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 
-from penstock.executors.wire import Done, Early, Error, Ready, frame
+from penstock.executors.wire import Clearing, Done, Early, Error, Logged, Ready, frame
 
 __all__ = ["Outbox"]
 
@@ -33,17 +33,18 @@ class Outbox:
         self._written = 0.0
         self._flood: threading.Event | None = None
 
-    def say(self, message: Ready | Done | Error) -> None:
+    def say(self, message: Ready | Done | Error | Clearing) -> None:
         """Send a message now, after all that waits."""
         if not self._written:
-            self._messages.sendall(frame(message))  # nothing was ever handed over early
+            with self._lock:  # a thread of the task may log
+                self._messages.sendall(frame(message))  # nothing was ever handed over early
             return
         with self._lock:
             self._waiting.append(frame(message))
             self._write()
 
-    def hand_over(self, message: Early) -> None:
-        """Send an early output, now or very soon."""
+    def hand_over(self, message: Early | Logged) -> None:
+        """Send an early output or a log record, now or very soon."""
         data = frame(message)
         with self._lock:
             self._waiting.append(data)

@@ -20,6 +20,8 @@ import time
 from collections import deque
 from typing import Literal
 
+from penstock.executors.task_streams import END_OF_TASK
+
 CHUNK = 1 << 16
 TAIL_LINES = 20
 # For error messages a line may be cut; its end says more than its beginning.
@@ -55,6 +57,7 @@ class _Stream:
         self.partial_since = 0.0
         self._outgoing: list[str] = []
         self._partial = ""
+        self._held = b""  # may be the beginning of a mark
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def read(self) -> int | None:
@@ -63,8 +66,22 @@ class _Stream:
             chunk = os.read(self.descriptor, CHUNK)
         except BlockingIOError:
             return None
-        self._feed(self._decode(chunk, final=not chunk))
+        if self._held or END_OF_TASK[:1] in chunk:
+            self._feed_marked(chunk)
+        else:
+            self._feed(self._decode(chunk, final=not chunk))
         return len(chunk)
+
+    def _feed_marked(self, chunk: bytes) -> None:
+        *tasks, rest = (self._held + chunk).split(END_OF_TASK)
+        for text in tasks:
+            self._feed(self._decode(text))
+            if self.unfinished:
+                self._feed("\n")
+        begun = range(len(END_OF_TASK) - 1 if chunk else 0, 0, -1)
+        held = next((length for length in begun if rest.endswith(END_OF_TASK[:length])), 0)
+        self._held = rest[len(rest) - held :]
+        self._feed(self._decode(rest[: len(rest) - held], final=not chunk))
 
     def _feed(self, text: str) -> None:
         whole, newline, rest = text.rpartition("\n")

@@ -1,7 +1,8 @@
 """Worker processes as a node executor sees them: two sockets, a process, and what was sent.
 
-A lane is served by one process per number of computing units that its tasks ask for, because numerical libraries
-read how many threads they may use only once, when they are loaded. Nearly always that is one process.
+A lane is served by one process per *outfit*: the number of computing units that its tasks ask for, because numerical
+libraries read how many threads they may use only once, when they are loaded, and the GPUs that they hold, which CUDA
+reads once as well. Nearly always that is one process.
 """
 
 from __future__ import annotations
@@ -9,12 +10,22 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from typing import TypeAlias
 
 from penstock.executors.forkserver import ForkServer
 from penstock.executors.output import OutputRelay
-from penstock.executors.wire import Define, Grant, Run, claimed, claims, frame, frames_up
+from penstock.executors.wire import Define, Grant, Run, Stop, claimed, claims, frame, frames_up
+from penstock.model.outside import Outside
 
-__all__ = ["Seat", "Worker", "thread_limits"]
+__all__ = ["PLAIN", "VISIBLE", "Outfit", "Seat", "Worker", "thread_limits"]
+
+#: what a process of a lane was started for: computing units, and the node's GPUs by their place among them
+Outfit: TypeAlias = tuple[int, tuple[int, ...]]
+
+#: of most tasks
+PLAIN: Outfit = (1, ())
+#: names the GPUs that a process may see
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -43,13 +54,15 @@ class Worker:
     ranks = 0
     spent = False
 
-    def __init__(self, number: int, seat: Seat, units: int) -> None:
+    def __init__(self, number: int, seat: Seat, outfit: Outfit) -> None:
         self.number = number
         self.seat = seat
-        self.units = units
+        self.outfit = outfit
         self.pid = 0
         #: functions whose code it was sent
         self.defined: set[int] = set()
+        #: the state in which it carries out what it is sent
+        self._outside: Outside | None = None
         #: it has said that it takes tasks
         self.ready = False
         #: attempts sent or about to be, and not answered
@@ -84,7 +97,13 @@ class Worker:
         self.defined.add(message.function)
         self._frames_out.append(frame(message))
 
-    def say(self, message: Grant) -> None:
+    def stand(self, outside: Outside | None) -> None:
+        """Have the state sent in which it is to carry out what it is sent from now on."""
+        if outside is not self._outside and outside is not None:
+            self._outside = outside
+            self._frames_out.append(frame(outside))
+
+    def say(self, message: Grant | Stop) -> None:
         """Have a message sent with the next ``flush``."""
         self._frames_out.append(frame(message))
 
@@ -129,13 +148,13 @@ class Worker:
 
 
 class Seat:
-    """The processes that serve one lane, by computing units."""
+    """The processes that serve one lane, by outfit."""
 
     def __init__(self, lane: int, *, io: bool) -> None:
         self.lane = lane
         #: it is of the I/O pool
         self.io = io
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[Outfit, Worker] = {}
         #: the one that the lane's attempts were last sent to
         self.active: Worker | None = None
         #: processes lost in a row before they took tasks

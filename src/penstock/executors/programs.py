@@ -17,6 +17,7 @@ from typing import IO, Any, Literal, Protocol
 
 from msgspec import Struct
 
+from penstock.data.limits import behind
 from penstock.errors import ProgramFailed
 from penstock.executors.command_lines import Template, command_line, shown
 
@@ -27,6 +28,7 @@ Result = Literal["status", "text", "bytes", "process"]
 #: lines of what a program wrote on stderr that its failure shows, and how long they may be
 _LAST_LINES = 12
 _LONGEST_LINE = 500
+_CHUNK = 1 << 16
 #: seconds for which output is awaited from processes that have left the program's group
 _LAST_WORDS = 0.5
 
@@ -75,7 +77,7 @@ class ProgramBody:
         bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
         self.__signature__ = inspect.Signature(bare)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         bound = self.__signature__.bind(*args, **kwargs)
         bound.apply_defaults()
         return _Run(self.program, self.__name__, bound.arguments).result()  # type: ignore[attr-defined]
@@ -133,21 +135,25 @@ class _Run:
                 process = subprocess.Popen(
                     self._arguments,
                     stdin=redirected.get("stdin", subprocess.DEVNULL),
-                    stdout=redirected.get("stdout", subprocess.PIPE if captures else None),
+                    stdout=redirected.get("stdout", subprocess.PIPE),
                     stderr=redirected.get("stderr", subprocess.PIPE),
                     env=environment,
                     process_group=0,
                 )
         except OSError as error:
             raise ProgramFailed(
-                f"{self._arguments[0]!r} cannot be started: {error.strerror}; its command line: {self._command}",
+                f"{self._arguments[0]!r} cannot be started: {behind(error, starting=True) or error.strerror}; its "
+                f"command line: {self._command}",
                 127,
                 self._command,
                 "",
             ) from None
         readers = [
             threading.Thread(target=work, args=(pipe,), daemon=True)
-            for work, pipe in ((self._capture, process.stdout), (self._relay, process.stderr))
+            for work, pipe in (
+                (self._capture if captures else self._pass_on, process.stdout),
+                (self._relay, process.stderr),
+            )
             if pipe is not None
         ]
         try:
@@ -178,12 +184,23 @@ class _Run:
         with pipe:
             for line in pipe:
                 self._tail.append(line.decode(errors="replace").rstrip()[:_LONGEST_LINE])
-                with contextlib.suppress(OSError):
-                    os.write(2, line)
+                _write(2, line if line.endswith(b"\n") else line + b"\n")
+
+    def _pass_on(self, pipe: IO[bytes]) -> None:
+        """Pass on what the program writes on stdout; a last line without an end gets one, so nothing follows in it."""
+        last = b"\n"
+        with pipe:
+            while data := pipe.read1(_CHUNK):  # type: ignore[attr-defined]
+                last = data[-1:]
+                _write(1, data)
+        if last != b"\n":
+            _write(1, b"\n")
 
     def _complaint(self, status: int) -> str:
         how = f"exited with status {status}" if status >= 0 else f"was killed by {_signal_name(-status)}"
         lines = [f"program {self._task} {how}; its command line: {self._command}"]
+        if -status == signal.SIGXFSZ or status == 128 + signal.SIGXFSZ:
+            lines.append("a file that it wrote grew beyond what the system allows here: raise the limit (ulimit -f)")
         if status == 128 + signal.SIGPIPE and self._program.template.shell:
             lines.append("a part of its pipe was still writing when the next part ended (SIGPIPE)")
         if not self._tail and "stderr" in self._values:
@@ -193,6 +210,13 @@ class _Run:
         if self._tail:
             lines += ["its last lines on stderr:", *(f"    {line}" for line in self._tail)]
         return "\n".join(lines)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all of it; somewhere else is no better place for what cannot be written."""
+    with contextlib.suppress(OSError):
+        while data:
+            data = data[os.write(descriptor, data) :]
 
 
 @contextlib.contextmanager

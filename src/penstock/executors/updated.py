@@ -29,18 +29,21 @@ class Updated:
         self._outputs = outputs
         places = _Places(arguments)
         for output in outputs:
-            if output.file is None:
+            if output.file is None and output.use is None:
                 for path in (output.path, *output.also):
                     places.at(path)
         self._keys = places.keys
         self._shapes = {path: _shape(container) for path, container in places.containers.items()}
 
     def objects(self) -> list[Any]:
-        """The object that each output is now; None for files."""
+        """The object that each output is now; None for files, and for signs that parts of memory were used."""
         places = _Places(self._arguments, self._keys)
         for path, shape in self._shapes.items():
             self._ensure_kept(path, shape, places.at(path))
-        return [None if output.file is not None else self._now(places, output) for output in self._outputs]
+        none = [output.file is not None or output.use is not None for output in self._outputs]
+        return [
+            None if nothing else self._now(places, output) for nothing, output in zip(none, self._outputs, strict=True)
+        ]
 
     def _now(self, places: _Places, output: Output) -> Any:
         found = places.at(output.path)

@@ -18,11 +18,13 @@ from msgspec import Struct
 
 from penstock.model.commands import Launch
 from penstock.model.data import Slot, Value
+from penstock.model.outside import Outside
 from penstock.model.tasks import Failure, Output
 
 __all__ = [
     "CLAIM",
     "STREAM",
+    "Clearing",
     "Define",
     "Done",
     "Down",
@@ -30,10 +32,12 @@ __all__ = [
     "Error",
     "Frames",
     "Grant",
+    "Logged",
     "RankFailed",
     "Ready",
     "Run",
     "Spent",
+    "Stop",
     "Up",
     "WorldStarted",
     "claimed",
@@ -63,6 +67,8 @@ class Define(Struct, array_like=True, tag="d"):
     scattered: list[str] = []
     #: how many outputs that nobody has used it may be ahead; 0 is without limit
     ahead: int = 0
+    #: arrays among its arguments are its own, to change as it likes
+    private: bool = False
 
 
 class Run(Struct, array_like=True, tag="r"):
@@ -169,6 +175,19 @@ class Early(Struct, array_like=True, tag="v"):
     value: Slot
 
 
+class Clearing(Struct, array_like=True, tag="c"):
+    """A body was told to ``Stop``; the end of the attempt follows."""
+
+
+class Logged(Struct, array_like=True, tag="l"):
+    """A task has logged a record."""
+
+    #: its attributes, pickled
+    record: bytes
+    #: loggers whose handlers have seen it already
+    handled: list[str]
+
+
 class Grant(Struct, array_like=True, tag="g"):
     """A task with any number of outputs may hand over this many in all."""
 
@@ -176,8 +195,15 @@ class Grant(Struct, array_like=True, tag="g"):
     upto: int
 
 
-Down = Define | Run | Grant
-Up = Ready | Done | Error | Early | WorldStarted | RankFailed | Spent
+class Stop(Struct, array_like=True, tag="t"):
+    """No more outputs of a task are wanted: its body is to end when it next hands one over."""
+
+    task: int
+
+
+#: a run is carried out in the latest ``Outside`` that came before it
+Down = Define | Run | Grant | Stop | Outside
+Up = Ready | Done | Error | Early | Clearing | Logged | WorldStarted | RankFailed | Spent
 
 _encode = msgspec.msgpack.Encoder().encode
 _length = struct.Struct("<I")

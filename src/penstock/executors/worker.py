@@ -6,21 +6,43 @@ Forked from the fork server with everything imported, so its first task starts a
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import socket
 from collections import deque
 from collections.abc import Iterator
+from multiprocessing.process import current_process
 
 import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
+from penstock.executors.inside import become_worker
+from penstock.executors.logs import forward_records
 from penstock.executors.outbox import Outbox
+from penstock.executors.outside import Before, Stance
+from penstock.executors.preparing import prepare
 from penstock.executors.read_cache import ReadCache
-from penstock.executors.wire import CLAIM, Down, Error, Frames, Grant, Ready, Run, claimed, frames_down
+from penstock.executors.task_streams import end_lines
+from penstock.executors.wire import (
+    CLAIM,
+    Clearing,
+    Define,
+    Down,
+    Error,
+    Frames,
+    Grant,
+    Ready,
+    Run,
+    Stop,
+    claimed,
+    frames_down,
+)
+from penstock.model.outside import Outside
 from penstock.model.resources import StorageLayer
 from penstock.model.worlds import World
-from penstock.persistent.where import connect, settings
+from penstock.persistent.where import connect, settings, work_for
 
 __all__ = ["SETUP", "Setup", "attach", "serve"]
 
@@ -31,7 +53,8 @@ SETUP = "PENSTOCK_INTERNAL_SETUP"
 #: as looking succeeds, it looks longer.
 _LOOKS = 60
 _MOST_LOOKS = 500
-_RECEIVE = 1 << 18
+#: bytes received at once: for more, the allocator would map memory and give it back each time
+_RECEIVE = 1 << 16
 
 
 class Setup(msgspec.Struct):
@@ -51,6 +74,12 @@ class Setup(msgspec.Struct):
     serialization_memory: int | None = None
     #: bytes of objects that each worker keeps for the next tasks
     read_cache: int = 0
+    #: where the program's own setup of workers lies
+    prepare: str = ""
+    #: tasks after which the process ends, for another to take its place; 0: it lives as long as the run
+    tasks: int = 0
+    #: with which processes that ``multiprocessing`` knows prove to each other that they belong together
+    authkey: bytes = b""
 
 
 def attach(setup: Setup, writer: int) -> Segments:
@@ -65,6 +94,9 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     setup = msgspec.json.decode(os.environ.pop(SETUP), type=Setup)
     segments = attach(setup, worker_id)
     connect(setup.store)
+    work_for(setup.memory_dir)
+    become_worker(setup.memory_dir, setup.spill_dir)
+    current_process().authkey = setup.authkey
     if setup.world is not None:
         from penstock.executors.mpi import keep_world
 
@@ -75,33 +107,51 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
         emulate(setup)
     inbox = _Inbox(messages, segments)
     outbox = Outbox(messages)
+    forward_records(outbox.hand_over)
+    before = Before.now()
+    unprepared = prepare(setup.prepare)
     outbox.say(Ready())
     channel = _Upstream(outbox, inbox)
     claims = _Claims(tasks)
     cache = ReadCache(setup.read_cache) if setup.read_cache else None
+    stance = Stance(before=before)
+    attempt = functools.partial(
+        carry_out,
+        segments=segments,
+        layers=layers,
+        strict=setup.strict,
+        channel=channel,
+        alone=True,
+        cache=cache,
+        stance=stance,
+    )
     # Asking for the number of this process after every task would be felt.
     forked: list[bool] = []
     os.register_at_fork(after_in_child=lambda: forked.append(True))
-    while True:
+    for _ in itertools.repeat(None, setup.tasks) if setup.tasks else itertools.repeat(None):
         sending = claims.next()
         run = inbox.run(sending) if sending else None
         if run is None:
             return
+        if unprepared is not None:
+            outbox.say(Error(run.task, run.attempt, unprepared, 0.0))
+            continue
+        if inbox.outside is not None:
+            stance.take(inbox.outside)
+        function = inbox.function(run.function)
+        if function is None:
+            function = inbox.define(run.function)
+            stance.keep()
         settings.attempt = setup.memory_dir, run.task
         cpus = layers[run.layer].cpus if run.layer else ()
-        with near_device(cpus) if cpus else _anywhere:
-            outcome = carry_out(
-                run,
-                inbox.functions[run.function],
-                segments,
-                layers,
-                strict=setup.strict,
-                channel=channel,
-                alone=True,
-                cache=cache,
-            )
+        if cpus:
+            with near_device(cpus):
+                outcome = attempt(run, function)
+        else:
+            outcome = attempt(run, function)
         if cache is not None and type(outcome) is Error:
             cache.clear()
+        end_lines()
         if forked:
             os._exit(0)  # the task forked, and its child came back here too
         outbox.say(outcome)
@@ -120,9 +170,6 @@ def near_device(cpus: tuple[int, ...]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, usual)
-
-
-_anywhere = contextlib.nullcontext()
 
 
 def emulate(setup: Setup) -> None:
@@ -167,10 +214,24 @@ class _Inbox:
         self._messages = messages
         self._segments = segments
         self._frames: Frames[Down] = frames_down()
-        self._runs: deque[Run] = deque()
+        self._runs: deque[Run | Outside] = deque()
+        self._defined: dict[int, Define] = {}
+        self._functions: dict[int, Function] = {}
         #: the latest
         self._grant = Grant(0, 0)
-        self.functions: dict[int, Function] = {}
+        #: a task that is to end
+        self._stopped = 0
+        #: where the attempt that was claimed last is to be carried out
+        self.outside: Outside | None = None
+
+    def function(self, number: int) -> Function | None:
+        """A function that was asked for before."""
+        return self._functions.get(number)
+
+    def define(self, number: int) -> Function:
+        """Make a function for its first call. Not when its code comes: only now imports find what the program does."""
+        function = self._functions[number] = define(self._defined.pop(number), self._segments)
+        return function
 
     def run(self, sending: int) -> Run | None:
         """The attempt that was claimed; None if the other side is gone."""
@@ -178,28 +239,39 @@ class _Inbox:
         while True:
             while runs:
                 run = runs.popleft()
-                if run.sending == sending:
+                if isinstance(run, Outside):
+                    self.outside = run
+                elif run.sending == sending:
                     return run
             if not self._receive():
                 return None
 
     def grant(self, task: int, above: int) -> int:
-        """How many outputs a task may hand over; waits until they are more than ``above``."""
-        while self._grant.task != task or self._grant.upto <= above:
+        """How many outputs a task may hand over; waits until they are more than ``above``, or it is to end."""
+        while self._stopped != task and (self._grant.task != task or self._grant.upto <= above):
             if not self._receive():
                 os._exit(1)  # the run is over
         return self._grant.upto
 
-    def _receive(self) -> bool:
+    def is_to_end(self, task: int) -> bool:
+        """Whether a task that is being carried out was told to end; never waits."""
+        with contextlib.suppress(BlockingIOError):
+            while self._stopped != task and self._receive(socket.MSG_DONTWAIT):
+                pass
+        return self._stopped == task
+
+    def _receive(self, flags: int = 0) -> bool:
         """Take in what comes next; False if the other side is gone."""
-        data = self._messages.recv(_RECEIVE)
+        data = self._messages.recv(_RECEIVE, flags)
         for message in self._frames.feed(data):
-            if isinstance(message, Run):
+            if isinstance(message, Run | Outside):
                 self._runs.append(message)
             elif isinstance(message, Grant):
                 self._grant = message
+            elif isinstance(message, Stop):
+                self._stopped = message.task
             else:
-                self.functions[message.function] = define(message, self._segments)
+                self._defined[message.function] = message
         return bool(data)
 
 
@@ -210,8 +282,18 @@ class _Upstream:
         self.hand_over = outbox.hand_over
         self._outbox = outbox
         self._inbox = inbox
+        #: the task of which it was said that it is ending
+        self._told = 0
 
     def await_grant(self, task: int, above: int) -> int:
-        """Wait until more than this many outputs may be handed over; gives how many."""
+        """Wait until more than this many outputs may be handed over, or the task is to end; gives how many."""
         self._outbox.flush()
         return self._inbox.grant(task, above)
+
+    def is_to_end(self, task: int) -> bool:
+        """Whether no more outputs are wanted; whoever asks will end then."""
+        to_end = self._inbox.is_to_end(task)
+        if to_end and self._told != task:
+            self._told = task
+            self._outbox.say(Clearing())
+        return to_end

@@ -30,8 +30,8 @@ class KeptWorld(Worker):
     """A worker process that keeps an MPI world."""
 
     def __init__(self, number: int, seat: Seat, world: World) -> None:
-        # Not of a lane: no task that computes finds it by its units.
-        super().__init__(number, seat, 0)
+        # Not of a lane: no task that computes finds it by its outfit.
+        super().__init__(number, seat, (0, ()))
         self.world = world
         self.ranks = world.processes
         #: why it takes no more tasks

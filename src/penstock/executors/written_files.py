@@ -15,13 +15,12 @@ import shutil
 import stat
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.data.segments import Segments
 from penstock.errors import TaskError
 from penstock.executors.layer_files import LayerFolder
-from penstock.executors.mover import copy_file, discard
+from penstock.executors.mover import copy_directory, copy_file, directory_size, discard, rename
 from penstock.executors.wire import Run
 from penstock.model.data import FileRef
 from penstock.model.resources import StorageLayer
@@ -30,7 +29,15 @@ from penstock.model.tasks import Output
 if TYPE_CHECKING:
     from penstock.executors.execution import Function
 
-__all__ = ["Layers", "WrittenFiles", "is_for_want_of_room", "private_folder", "streaming_owner"]
+__all__ = [
+    "Layers",
+    "WrittenFiles",
+    "finished_owner",
+    "forget_folder",
+    "is_for_want_of_room",
+    "private_folder",
+    "streaming_owner",
+]
 
 #: storage layers by name
 Layers = Mapping[str, StorageLayer]
@@ -71,8 +78,25 @@ def streaming_owner(writer: str, attempt: int) -> str:
     return f"{writer}.{attempt}"
 
 
+def finished_owner(attempt: int) -> str:
+    """Who owns the private folder of a finished file: what one attempt left must not be taken for another's."""
+    return f"done.{attempt}"
+
+
+def _announce_folder(segments: Segments, private: str) -> None:
+    """Have the fork server remove a private folder if all of the run is killed: it removes what these links mean."""
+    with contextlib.suppress(FileExistsError, FileNotFoundError):
+        os.symlink(private, os.path.join(segments.memory_dir, os.path.basename(private)))
+
+
+def forget_folder(segments: Segments, private: str) -> None:
+    """A private folder is gone, or is to stay."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(segments.memory_dir, os.path.basename(private)))
+
+
 class WrittenFiles:
-    """The files of one attempt."""
+    """The files of one attempt. A finished file stays private until all that the attempt makes is: see ``deliver``."""
 
     def __init__(self, run: Run, function: Function, segments: Segments, layers: Layers) -> None:
         self._run = run
@@ -82,25 +106,31 @@ class WrittenFiles:
         self._placed: list[tuple[Output, str, LayerFolder | None]] = []
         #: the folders of streamed files: those who read them may still open them there when the attempt has ended
         self._left: list[str] = []
-        #: files in their place on the layer, of no use unless the attempt as a whole delivers
-        self._finished: list[str] = []
+        #: finished files: where they are, and where they go when the attempt as a whole delivers
+        self._finished: list[tuple[str, str]] = []
         #: files that were handed over early, by where the task wrote them
         self._early: dict[str, Output] = {}
 
-    def place(self, index: int, output: Output, arguments: dict[int | str, Any]) -> None:
-        """Give the task a private path to write to, with the name it asked for."""
+    def place(self) -> dict[int, str]:
+        """Private paths to write to, with the names that the task asked for, by position among its ``outputs``."""
+        return {index: self._place(index, one) for index, one in enumerate(self._run.outputs) if one.file is not None}
+
+    def _place(self, index: int, output: Output) -> str:
         assert output.file is not None
-        argument = output.path[0]
-        assert not isinstance(argument, tuple)
-        given = arguments[argument]
         if index in self._run.redirected:
             path, folder = self._on_layer(output.file)
         else:
             path, folder = self._beside(output.file, streamed=self._is_streamed(index, output)), None
         self._placed.append((output, path, folder))
         if output.update:
-            copy_file(os.fspath(given), path)
-        arguments[argument] = type(given)(path) if isinstance(given, Path) else path
+            given = self._run.slots[output.slot]
+            assert type(given) is FileRef
+            (copy_directory if output.directory else copy_file)(given.path, path)
+        elif os.path.exists(output.file) and not os.access(output.file, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), output.file)  # a rename would replace it
+        elif output.directory:
+            os.mkdir(path)
+        return path
 
     def _is_streamed(self, index: int, output: Output) -> bool:
         """Whether a file can be read while it is written: it is not on a layer, and there is a seat for its writer."""
@@ -117,9 +147,7 @@ class WrittenFiles:
         owner = streaming_owner(writer, self._run.attempt) if streamed else writer
         private = private_folder(self._segments, file, self._run.task, owner)
         try:
-            # If all of the run is killed, the fork server removes what this link points to.
-            with contextlib.suppress(FileExistsError, FileNotFoundError):
-                os.symlink(private, os.path.join(self._segments.memory_dir, os.path.basename(private)))
+            _announce_folder(self._segments, private)
             os.mkdir(private)
         except OSError as error:
             raise type(error)(error.errno, f"cannot write a file there: {error.strerror}", folder) from None
@@ -142,24 +170,34 @@ class WrittenFiles:
         return path, folder
 
     def finish(self, output: Output) -> FileRef:
-        """The finished file, in its place or where it waits for it."""
+        """A file as the body left it: where it will be once the attempt delivers."""
         run = self._run
         assert output.file is not None
         path, folder = next((path, folder) for placed, path, folder in self._placed if placed is output)
-        path, size = self._plain_file(path, output)
-        if folder is not None:
-            target = folder.finished(output.file, run.task, run.attempt, temp=output.temp)
-            folder.make_room_for(target)
-            os.replace(path, target)
-            self._finished.append(target)
-            return FileRef(target, size)
+        path, size = self._complete(path, output)
+        if not output.update:
+            _keep_mode(path, output.file)
         if self._is_streamed(run.outputs.index(output), output):
             self._left.append(os.path.dirname(path))
             return FileRef(path, size)
-        if run.publish and not output.update:
-            os.replace(path, output.file)
-            return FileRef(output.file, size)
-        return FileRef(self._set_aside(path, output.file), size)
+        if folder is not None:
+            target = folder.finished(output.file, run.task, run.attempt, temp=output.temp)
+            folder.make_room_for(target)
+        elif run.publish and not output.update:
+            target = output.file
+        else:
+            # It replaces what a further attempt would read, or what others read: so it must have counted first.
+            waiting = private_folder(self._segments, output.file, run.task, finished_owner(run.attempt))
+            _announce_folder(self._segments, waiting)
+            os.mkdir(waiting)
+            target = os.path.join(waiting, os.path.basename(output.file))
+        self._finished.append((path, target))
+        return FileRef(target, size)
+
+    def deliver(self) -> None:
+        """Put the finished files in their places; after this, the attempt must not fail any more."""
+        for path, target in self._finished:
+            rename(path, target)
 
     def found(self, path: Any) -> tuple[int, Output]:
         """The output that a path is, as the body knows it, and its number among the call's ``outputs``."""
@@ -167,7 +205,7 @@ class WrittenFiles:
         for output, private, _ in self._placed:
             if given in (private, output.file):
                 return self._run.outputs.index(output), output
-        written = [self._function.parameter(output.path[0]) for output, _, _ in self._placed]
+        written = [self._named(output) for output, _, _ in self._placed]
         raise TaskError(
             f"ready_file({os.fspath(path)!r}): that is none of the files that task {self._function.name} declares as "
             f"FILE_OUT or FILE_INOUT: {', '.join(written) or 'it has none'}"
@@ -182,8 +220,9 @@ class WrittenFiles:
                 f"it first, since others read it from now on"
             )
         finished = self.finish(output)
-        if finished.path in self._finished:
-            self._finished.remove(finished.path)
+        for move in [move for move in self._finished if move[1] == finished.path]:
+            rename(*move)
+            self._finished.remove(move)
         self._early[path] = output
         return finished
 
@@ -196,39 +235,37 @@ class WrittenFiles:
                     f"would see that, so hand a file over when it is complete"
                 )
 
-    def _plain_file(self, path: str, output: Output) -> tuple[str, int]:
-        """Where the file is that the task wrote, and its size; a link to one beside it counts as that."""
-        what = (
-            f"task {self._function.name} declares argument {self._function.parameter(output.path[0])} as a file that "
-            f"it writes"
-        )
+    def _named(self, output: Output) -> str:
+        """The argument that a file is, or the element of it."""
+        return self._function.parameter(output.path[0]) + "".join(f"[{step!r}]" for step in output.path[1:])
+
+    def _complete(self, path: str, output: Output) -> tuple[str, int]:
+        """Where the task wrote its file or directory, and its size; a link to a file beside it counts as that."""
+        kind = "directory" if output.directory else "file"
+        what = f"task {self._function.name} declares argument {self._named(output)} as a {kind} that it writes"
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            raise TaskError(f"{what}, but did not create {output.file}") from None
+            gone = "has removed" if output.directory else "did not create"
+            raise TaskError(f"{what}, but {gone} {output.file}") from None
+        if output.directory:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                raise TaskError(f"{what}, but made {output.file} something else than a directory")
+            return path, directory_size(path)
         if not stat.S_ISREG(status.st_mode):
             raise TaskError(f"{what}, but made {output.file} something else than a plain file")
         folder = os.path.realpath(os.path.dirname(path))
         real = os.path.realpath(path)
         return (real if os.path.dirname(real) == folder else path), status.st_size
 
-    def _set_aside(self, path: str, file: str) -> str:
-        """Keep an updated file apart: it replaces what a further attempt would read, so it must have counted first."""
-        waiting = private_folder(self._segments, file, self._run.task, "done")
-        os.makedirs(waiting, exist_ok=True)  # an attempt that died after this point may have left it
-        moved = os.path.join(waiting, os.path.basename(file))
-        try:
-            os.replace(path, moved)
-        except OSError:
-            os.rmdir(waiting)
-            raise
-        return moved
-
     def withdraw(self) -> None:
-        """The attempt did not deliver: remove what it has put on the layer, and what others were reading."""
+        """The attempt did not deliver: remove what waits for others, and what others were reading."""
         self._left.clear()
-        for path in self._finished:
-            discard(path)
+        for _, target in self._finished:
+            if all(target != output.file for output, _, _ in self._placed):
+                discard(target)
+                forget_folder(self._segments, os.path.dirname(target))
+        self._finished.clear()
 
     def clear(self) -> None:
         """Remove what is left of the private folders."""
@@ -236,5 +273,13 @@ class WrittenFiles:
             folder = os.path.dirname(path)
             if folder not in self._left:
                 shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._segments.memory_dir, os.path.basename(folder)))
+            forget_folder(self._segments, folder)
+
+
+def _keep_mode(path: str, file: str) -> None:
+    """Give a new file the permissions of the one that it replaces, as writing to that would, unless it has its own."""
+    with contextlib.suppress(OSError):  # there is none
+        before = stat.S_IMODE(os.stat(file).st_mode)
+        usual = stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) & (0o777 if os.path.isdir(path) else 0o666)
+        if stat.S_IMODE(os.stat(path).st_mode) == usual != before:
+            os.chmod(path, before)

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.errors import CallError
 from penstock.model.tasks import Steps
 
-__all__ = ["containers", "is_collection", "leaves", "refuse_cycles", "size_of", "way_to"]
+__all__ = ["containers", "is_collection", "is_numeric_array", "leaves", "refuse_cycles", "way_to"]
 
 _SEQUENCES = (list, tuple)
 _BUILT_IN = (list, tuple, dict)
@@ -24,13 +24,13 @@ def is_collection(obj: Any) -> bool:
     return isinstance(obj, _BUILT_IN) or _is_object_array(obj)
 
 
+def is_numeric_array(obj: Any) -> bool:
+    """Whether an object is an array whose elements are no objects: they are parts of its memory, at whatever depth."""
+    return type(obj).__name__ == "ndarray" and str(getattr(obj, "dtype", "object")) != "object"
+
+
 def _is_object_array(obj: Any) -> bool:
     return type(obj).__name__ == "ndarray" and str(getattr(obj, "dtype", "")) == "object"
-
-
-def size_of(obj: Any) -> int:
-    """How many elements a container has on its own level."""
-    return len(obj) if isinstance(obj, _BUILT_IN) else int(obj.size)
 
 
 def leaves(obj: Any, depth: int, steps: Steps = ()) -> Iterator[tuple[Steps, Any, Any, Any]]:

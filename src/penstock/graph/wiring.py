@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from penstock.model.data import FileRef, SegmentId, Value, VersionId
+from penstock.model.outside import Outside
 from penstock.model.tasks import Output, Steps, TaskCall, TaskSpec
 
 __all__ = ["Wiring"]
@@ -21,6 +22,7 @@ class Wiring:
 
     __slots__ = (
         "_also",
+        "_followed",
         "_new_version",
         "_slot_of",
         "outputs",
@@ -36,6 +38,8 @@ class Wiring:
     def __init__(self, new_version: Callable[[], VersionId]) -> None:
         self._new_version = new_version
         self._slot_of: dict[VersionId, int] = {}
+        #: versions that are only waited for
+        self._followed: set[VersionId] = set()
         #: further places where outputs are found, by their positions
         self._also: dict[int, list[Steps]] = {}
         self.slots: list[VersionId | Value | FileRef] = []
@@ -63,6 +67,12 @@ class Wiring:
             self.streams.discard(version)
         return slot
 
+    def follow(self, version: VersionId) -> None:
+        """The task begins when a version exists, and has no use for it otherwise."""
+        if version not in self._slot_of and version not in self._followed:
+            self._followed.add(version)
+            self.reads.append(version)
+
     def carry(self, value: Value) -> int:
         """A slot for a value that goes with the call."""
         self.slots.append(value)
@@ -78,11 +88,23 @@ class Wiring:
             self.writable[output.slot] = None
         return version
 
+    def update(self, output: int, slot: int) -> None:
+        """An output turns out to be what the task finds in a slot, changed."""
+        self.outputs[output] = replace(self.outputs[output], slot=slot)
+        self.writable[slot] = None
+
     def also(self, output: int, path: Steps) -> None:
         """An object that the task updates is at another place as well."""
         self._also.setdefault(output, []).append(path)
 
-    def call(self, task: int, spec: TaskSpec, args: Value, returned: tuple[VersionId, ...]) -> TaskCall:
+    def call(
+        self,
+        task: int,
+        spec: TaskSpec,
+        args: Value,
+        returned: tuple[VersionId, ...],
+        outside: Outside | None = None,
+    ) -> TaskCall:
         """The finished call."""
         for position, paths in self._also.items():
             self.outputs[position] = replace(self.outputs[position], also=tuple(paths))
@@ -99,4 +121,5 @@ class Wiring:
             tuple(self.segments),
             writable_buffers=self.writable_buffers,
             streams=tuple(self.streams),
+            outside=outside,
         )

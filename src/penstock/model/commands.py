@@ -13,6 +13,7 @@ __all__ = [
     "Divert",
     "DropState",
     "Free",
+    "HoldStates",
     "Kill",
     "Launch",
     "Move",
@@ -52,6 +53,8 @@ class Launch(Struct, frozen=True, gc=False):
     hosts: tuple[tuple[str, int], ...] = ()
     #: outputs that an earlier attempt handed over before it ended: they stay as they are
     delivered: tuple[int, ...] = ()
+    #: which of the node's GPUs the attempt holds, by their place among them
+    gpus: tuple[int, ...] = ()
 
 
 class Recall(Struct, frozen=True):
@@ -66,6 +69,8 @@ class Kill(Struct, frozen=True):
 
     node: str
     lane: int
+    #: a task that may end by itself before that, because its body can be asked to; 0 if there is none
+    ask: TaskId = 0
 
 
 class Warm(Struct, frozen=True):
@@ -117,6 +122,10 @@ class Divert(Struct, frozen=True):
     to_disk: bool
 
 
+class HoldStates(Struct, frozen=True):
+    """Versions refer to states of persistent objects from now on: the store must know that this run lives."""
+
+
 class DropState(Struct, frozen=True):
     """No version refers to this state of a persistent object any more; unless it is the newest, it may go."""
 
@@ -155,5 +164,18 @@ class Discard(Struct, frozen=True):
 
 
 Command = (
-    Launch | Recall | Kill | Warm | Settle | Free | Spill | Restore | Divert | DropState | Publish | Move | Discard
+    Launch
+    | Recall
+    | Kill
+    | Warm
+    | Settle
+    | Free
+    | Spill
+    | Restore
+    | Divert
+    | HoldStates
+    | DropState
+    | Publish
+    | Move
+    | Discard
 )

@@ -11,11 +11,25 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-__all__ = ["FileRef", "Piece", "SegmentId", "Slot", "TaskId", "Value", "VersionId", "segments_of"]
+__all__ = [
+    "SPOILED",
+    "FileRef",
+    "Piece",
+    "SegmentId",
+    "Slot",
+    "TaskId",
+    "Value",
+    "VersionId",
+    "in_segments",
+    "segments_of",
+]
 
 TaskId = int
 VersionId = int
 SegmentId = int
+
+#: in the place of a version: an attempt was changing it when it failed
+SPOILED: VersionId = -1
 
 
 class Piece(Struct, frozen=True, array_like=True):
@@ -67,6 +81,15 @@ def _size(part: bytes | Piece) -> int:
 
 #: what a worker finds in one slot of a call
 Slot = Value | FileRef
+
+
+def in_segments(content: object) -> bool:
+    """Whether a part of a value lies in a segment; small buffers travel beside the pickle, as it does."""
+    if type(content) is not Value:
+        return False
+    return type(content.data) is Piece or (
+        bool(content.buffers) and any(type(buffer) is Piece for buffer in content.buffers)
+    )
 
 
 def segments_of(slot: Slot | object) -> set[SegmentId]:

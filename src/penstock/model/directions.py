@@ -6,9 +6,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 __all__ = [
+    "COLLECTION_FILE_IN",
+    "COLLECTION_FILE_INOUT",
+    "COLLECTION_FILE_OUT",
     "COLLECTION_IN",
     "COLLECTION_INOUT",
     "COLLECTION_OUT",
+    "DIRECTORY_IN",
+    "DIRECTORY_INOUT",
+    "DIRECTORY_OUT",
     "FILE_IN",
     "FILE_INOUT",
     "FILE_OUT",
@@ -38,6 +44,8 @@ class Direction(Struct, frozen=True):
     scatter: bool = False
     #: a file that is read while it is being written
     stream: bool = False
+    #: a directory, which is one datum with all that is in it
+    directory: bool = False
 
     def __call__(self, depth: int | None = None, *, temp: bool | None = None) -> Direction:
         if depth is not None:
@@ -46,7 +54,7 @@ class Direction(Struct, frozen=True):
             if depth < 1:
                 raise ValueError(f"the depth of a collection is at least 1, not {depth}")
         if temp is not None and not (self.file and self.writes):
-            raise TypeError(f"{self.name} cannot be temp; only FILE_OUT, FILE_INOUT and STREAM_OUT can")
+            raise TypeError(f"{self.name} cannot be temp; only files and directories that are written can")
         return replace(self, depth=depth or self.depth, temp=self.temp if temp is None else bool(temp))
 
     def __repr__(self) -> str:
@@ -66,6 +74,18 @@ FILE_IN = Direction("FILE_IN", reads=True, writes=False, file=True)
 FILE_OUT = Direction("FILE_OUT", reads=False, writes=True, file=True)
 #: a path that the task reads and changes
 FILE_INOUT = Direction("FILE_INOUT", reads=True, writes=True, file=True)
+#: paths in a list, tuple or dict, however nested, that the task reads; FILE_IN takes one path too
+COLLECTION_FILE_IN = Direction("COLLECTION_FILE_IN", reads=True, writes=False, file=True, collection=True)
+#: paths that the task creates or replaces
+COLLECTION_FILE_OUT = Direction("COLLECTION_FILE_OUT", reads=False, writes=True, file=True, collection=True)
+#: paths that the task reads and changes
+COLLECTION_FILE_INOUT = Direction("COLLECTION_FILE_INOUT", reads=True, writes=True, file=True, collection=True)
+#: a directory that the task reads, with all that is in it
+DIRECTORY_IN = Direction("DIRECTORY_IN", reads=True, writes=False, file=True, directory=True)
+#: a directory that the task finds empty and fills, in the place of what is there
+DIRECTORY_OUT = Direction("DIRECTORY_OUT", reads=False, writes=True, file=True, directory=True)
+#: a directory in which the task changes something
+DIRECTORY_INOUT = Direction("DIRECTORY_INOUT", reads=True, writes=True, file=True, directory=True)
 #: a collection whose elements the task looks at
 COLLECTION_IN = Direction("COLLECTION_IN", reads=True, writes=False, collection=True)
 #: a collection whose elements the task changes

@@ -32,6 +32,7 @@ __all__ = [
     "Released",
     "Report",
     "Restored",
+    "Reverted",
     "RunAgain",
     "SegmentMade",
     "SegmentReleased",
@@ -63,6 +64,11 @@ class Submitted(Struct, frozen=True, gc=False):
     call: TaskCall
     #: versions that the call supersedes: only those who read them already still can
     released: tuple[VersionId, ...] = ()
+    #: seconds before it may start: the call stands for a further attempt of one that failed
+    pause: float = 0.0
+    #: versions that the call makes, and what each replaces should it fail: another version, or 0 for what the program
+    #: itself has
+    replaces: tuple[tuple[VersionId, VersionId], ...] = ()
 
 
 class Finished(Struct, frozen=True, gc=False):
@@ -150,6 +156,12 @@ class Provided(Struct, frozen=True):
 
 class Released(Struct, frozen=True):
     """The program let go of a version: its future is gone, or a newer version took its place."""
+
+    version: VersionId
+
+
+class Reverted(Struct, frozen=True):
+    """The program knows that a version failed, and goes on with what that was to replace."""
 
     version: VersionId
 
@@ -328,6 +340,7 @@ Event = (
     | CancelRequested
     | Provided
     | Released
+    | Reverted
     | Published
     | Moved
     | Discarded

@@ -1,10 +1,13 @@
-"""What a task may require, and what a node offers: computing units, memory, and layers of storage."""
+"""What a task may require, and what a node offers: units, memory, layers of storage, and what else can be counted."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["Auto", "Node", "Requirements", "StorageLayer"]
+__all__ = ["GPUS", "Auto", "Node", "Requirements", "StorageLayer"]
+
+#: the countable resource whose units are told apart: a process sees only those that its task holds
+GPUS = "gpus"
 
 
 class Auto(Struct, frozen=True, array_like=True):
@@ -21,7 +24,8 @@ class Auto(Struct, frozen=True, array_like=True):
         return self.delta > 0
 
 
-class Requirements(Struct, frozen=True, array_like=True):
+# Ready sets look tasks up by it several times for each.
+class Requirements(Struct, frozen=True, array_like=True, cache_hash=True):
     """What one attempt of a task takes from a node while it runs."""
 
     #: computing units held from launch to end; 0 for an I/O task
@@ -44,6 +48,8 @@ class Requirements(Struct, frozen=True, array_like=True):
     processes: int = 1
     #: how many of them a node may hold at most; 0 is without limit
     processes_per_node: int = 0
+    #: how many it takes of what is only counted, as ``(name, number)``, in the order of the names
+    countable: tuple[tuple[str, int], ...] = ()
 
     @property
     def layered(self) -> bool:
@@ -83,3 +89,5 @@ class Node(Struct, frozen=True, array_like=True):
     storage: tuple[StorageLayer, ...] = ()
     #: I/O tasks at a time
     io_executors: int = 0
+    #: how many there are of what is only counted: GPUs, licences
+    countable: tuple[tuple[str, int], ...] = ()

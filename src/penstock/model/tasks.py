@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 from msgspec import Struct
 
 from penstock.model.data import FileRef, SegmentId, TaskId, Value, VersionId
+from penstock.model.outside import Outside
 from penstock.model.profiles import Profile
 from penstock.model.resources import Requirements
 from penstock.model.worlds import World
@@ -22,6 +23,7 @@ __all__ = [
     "TaskCall",
     "TaskSpec",
     "TaskState",
+    "Use",
 ]
 
 
@@ -72,7 +74,8 @@ TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = frozenset(
         (_S.RUNNING, _S.FAILED),
         (_S.RUNNING, _S.CANCELLED),
         (_S.RUNNING, _S.READY),  # it is tried again
-        (_S.RUNNING, _S.WAITING),  # it begins anew when what it was reading is written anew, or was lost
+        # It begins anew when what it was reading is written anew, or was lost; or after a pause.
+        (_S.RUNNING, _S.WAITING),
     }
 )
 
@@ -98,6 +101,8 @@ class FailureKind(Enum):
     SERIALIZATION = "serialization"
     CHANGED_INPUT = "changed_input"
     DIED = "died"
+    #: the program's setup of its worker process raised
+    SETUP = "setup"
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     DEPENDENCY = "dependency"
@@ -129,6 +134,8 @@ class Failure(Struct, frozen=True, array_like=True):
     arguments: str = ""
     #: segments that an attempt needed and could not read
     lost: tuple[SegmentId, ...] = ()
+    #: something that the task uses seems to be out of order for a while: a connection, a server, a file system
+    outage: bool = False
 
 
 class TaskSpec(Struct, frozen=True, array_like=True):
@@ -153,6 +160,10 @@ class TaskSpec(Struct, frozen=True, array_like=True):
     implementations: tuple[TaskSpec, ...] = ()
     #: an MPI task: the ranks that carry it out; ``None`` for any other
     world: World | None = None
+    #: seconds before the second attempt, twice as many before each further one; ``None``: only after an outage
+    retry_delay: float | None = None
+    #: its body hands over its outputs one by one, and can be told then that no more are wanted
+    yields: bool = False
 
 
 # There may be millions of these, and they hold no cycles: keep them out of the garbage collector's rounds.
@@ -183,11 +194,28 @@ class TaskCall(Struct, frozen=True, gc=False):
     writable_buffers: int = 0
     #: those of ``reads`` that it can begin to read while they are still being written
     streams: tuple[VersionId, ...] = ()
+    #: the state of the program's process at the call; None where no body will run
+    outside: Outside | None = None
+    #: what the program calls it, besides its function's name and its number
+    label: str = ""
+
+    @property
+    def shown(self) -> str:
+        """How messages call it."""
+        name = f"{self.spec.name}#{self.task}"
+        return f"{name} [{self.label}]" if self.label else name
 
     @property
     def count(self) -> int:
         """Calls in this record."""
         return 1 if self.items < 0 else self.items
+
+
+class Use(Enum):
+    """What a task does with parts of shared memory."""
+
+    READ = "read"
+    CHANGE = "change"
 
 
 class Output(Struct, frozen=True, array_like=True, gc=False):
@@ -207,3 +235,7 @@ class Output(Struct, frozen=True, array_like=True, gc=False):
     stream: bool = False
     #: where else the same object is
     also: tuple[Steps, ...] = ()
+    #: no object, but the sign that the task has used parts of shared memory; those that it changes are at ``also``
+    use: Use | None = None
+    #: for files: it is a directory
+    directory: bool = False

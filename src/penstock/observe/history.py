@@ -27,6 +27,7 @@ class Group(Struct, frozen=True):
     layer: str = ""
     #: of a gang; each holds ``cpus`` and ``memory``
     processes: int = 1
+    countable: tuple[tuple[str, int], ...] = ()
 
 
 class Attempt(Struct, gc=False):
@@ -78,6 +79,7 @@ class NodeHistory(Struct):
     joined: float = 0.0
     #: None: it stayed
     lost: float | None = None
+    countable: list[tuple[str, int]] = []
 
 
 class DeviceHistory(Struct):

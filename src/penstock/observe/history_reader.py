@@ -144,6 +144,7 @@ class HistoryReader:
     def _on_node_joined(self, record: records.NodeJoined) -> None:
         storage = record.storage
         node = NodeHistory(record.node, record.cpus, record.memory, record.io_executors, storage, joined=record.t)
+        node.countable = record.countable
         self._add_node(node)
 
     def _add_node(self, node: NodeHistory) -> None:
@@ -247,6 +248,7 @@ class HistoryReader:
                 need.capacity,
                 record.layer,
                 need.processes,
+                tuple(need.countable),
             )
         return group
 

@@ -46,16 +46,13 @@ class EventLog:
         self._pending: list[Record] = []
         self._subscribers: list[Subscriber] = []
         self._stopping = threading.Event()
+        #: whether anybody will see the records; if not, there is no need to make any
+        self.active = False
         self._feeder: threading.Thread | None = None
         self._file = _open_file(path, backlog)
         self.append = _ignore
         if self._file is not None:
             self._start()
-
-    @property
-    def active(self) -> bool:
-        """Whether anybody will see the records; if not, there is no need to make any."""
-        return self._feeder is not None and not self._stopping.is_set()
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call ``subscriber`` with each batch, from the feeder thread; one that raises is not called again."""
@@ -68,6 +65,7 @@ class EventLog:
         if self._stopping.is_set():
             return
         self.append = _ignore
+        self.active = False
         self._stopping.set()
         if self._feeder is not None:
             self._feeder.join()
@@ -76,6 +74,7 @@ class EventLog:
 
     def _start(self) -> None:
         self.append = self._pending.append
+        self.active = True
         self._feeder = threading.Thread(target=self._feed, name="penstock-log", daemon=True)
         self._feeder.start()
 

@@ -7,13 +7,14 @@ the first quarter of a second is over: short programs pay nothing.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.observe.device_bars import DeviceBars, storage_part
 from penstock.observe.records import Record
@@ -22,6 +23,7 @@ from penstock.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
+    from rich.live import Live
     from rich.table import Table
 
 __all__ = ["ProgressView", "can_draw", "plain_line", "progress_picture", "progress_table"]
@@ -55,6 +57,13 @@ class ProgressView:
         self._period = period or (_LIVE_PERIOD if live else _LINE_PERIOD)
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        #: held while something is drawn, and while the program asks its user
+        self._terminal = threading.Lock()
+        self._live: Live | None = None
+        #: functions of the program that were replaced: where, by which name, what was there
+        self._wrapped: list[tuple[Any, str, Any]] = []
+        if live:
+            self._make_room_for_questions()
         self._thread = threading.Thread(
             target=self._guard,
             args=(self._draw_table if live else self._print_lines,),
@@ -77,6 +86,33 @@ class ProgressView:
         """Stop drawing and give the terminal back."""
         self._closing.set()
         self._thread.join()
+        for module, name, original in self._wrapped:
+            setattr(module, name, original)
+        self._wrapped.clear()
+
+    def _make_room_for_questions(self) -> None:
+        """Take the table away while the program waits for an answer: it would be drawn over the question."""
+        import builtins
+        import getpass
+
+        self._wrapped = [(builtins, "input", input), (getpass, "getpass", getpass.getpass)]
+        for module, name, original in list(self._wrapped):
+            setattr(module, name, self._without_table(original))
+
+    def _without_table(self, ask: Callable[..., str]) -> Callable[..., str]:
+        @functools.wraps(ask)
+        def asking(*args: Any, **kwargs: Any) -> str:
+            with self._terminal:
+                live = self._live
+                if live is not None:
+                    live.stop()
+                try:
+                    return ask(*args, **kwargs)
+                finally:
+                    if live is not None and not self._closing.is_set():
+                        live.start()
+
+        return asking
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
@@ -110,12 +146,20 @@ class ProgressView:
             redirect_stdout=sys.stdout.isatty(),
             redirect_stderr=True,
         )
-        with live:
+        try:
             while not self._closing.is_set():
                 snapshot = self._snapshot()
-                if snapshot.lines:
-                    live.update(progress_picture(snapshot, console), refresh=True)
+                with self._terminal:
+                    if self._live is None:
+                        live.start()
+                        self._live = live
+                    if snapshot.lines:
+                        live.update(progress_picture(snapshot, console), refresh=True)
                 self._closing.wait(self._period)
+        finally:
+            with self._terminal:
+                self._live = None
+                live.stop()
 
 
 def plain_line(snapshot: Snapshot) -> str:

@@ -66,6 +66,7 @@ __all__ = [
     "Stalled",
     "StepEnded",
     "StepStarted",
+    "Stuck",
     "Submitted",
     "Waited",
     "Warned",
@@ -125,6 +126,8 @@ class NodeJoined(Event):
     storage: list[Layer] = field(default_factory=list)
     #: what tasks may ask of a machine by name and value
     properties: list[tuple[str, str]] = field(default_factory=list)
+    #: how many it has of what is only counted
+    countable: list[tuple[str, int]] = field(default_factory=list)
 
 
 class NodeLost(Event):
@@ -157,6 +160,10 @@ class Declared(Event):
     #: a gang if more than one, each with ``cpus`` and ``memory``; how many a machine may hold, 0 without limit
     processes: int = 1
     processes_per_node: int = 0
+    #: seconds before the second attempt; absent: a pause only after what looks like an outage
+    retry_delay: float | None = None
+    #: how many each of its tasks takes of what is only counted
+    countable: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Submitted(Event):
@@ -184,6 +191,8 @@ class Submitted(Event):
     temp: bool = False
     #: it had delivered, and is run again because what it made was lost
     again: bool = False
+    #: what the program calls it, besides its function's name
+    label: str = ""
 
 
 class Waited(Event):
@@ -321,6 +330,14 @@ class Dropped(Event):
     records: int
 
 
+class Stuck(Event):
+    """Nothing had begun or ended for long while tasks were pending and none ran."""
+
+    seconds: float
+    #: function, number of tasks, what they waited for, and who held that
+    waiting: list[tuple[str, int, str, str]]
+
+
 class RunEnded(Event):
     """The last record of a run that came to its end."""
 
@@ -356,6 +373,7 @@ Record = (
     | FileCommitted
     | FileDelivered
     | Stalled
+    | Stuck
     | Warned
     | Published
     | Device

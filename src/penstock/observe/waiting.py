@@ -15,21 +15,14 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from penstock.model.waits import BLOCKED, DATA, EXECUTOR, GANG, LEARNING, MEMORY, TURN, UNITS
 from penstock.observe.history import Attempt, Group, History, NodeHistory
 from penstock.observe.over_time import OverTime, Profile
 
 __all__ = ["DATA", "DECIDING", "STARTING", "UNITS", "WaitingTimes", "waiting_times"]
 
-DATA = "data of other tasks"
-UNITS = "computing units"
 WIDE = "units together on one node"
 RESERVED = "units kept for a wider task"
-GANG = "a place for all processes of a gang"
-MEMORY = "memory"
-EXECUTOR = "an I/O executor"
-LEARNING = "a learning phase"
-TURN = "their turn among I/O tasks"
-BLOCKED = "a node that can host it"
 STARTING = "the worker to begin"
 DECIDING = "the master's decision"
 
@@ -102,6 +95,7 @@ class _Walk:
         self._cpus: _Free[str] = _Free()
         self._memory: _Free[str] = _Free()
         self._executors: _Free[str] = _Free()
+        self._countable: defaultdict[str, _Free[str]] = defaultdict(_Free)
         self._bandwidth: dict[str, _Free[str]] = {}
         self._room: dict[str, _Free[str]] = {}
         #: bytes of finished files, by device
@@ -188,6 +182,9 @@ class _Walk:
             return BLOCKED
         if group.processes > 1:
             return UNITS if group.cpus * group.processes > self._units_free else GANG
+        for name, count in group.countable:
+            if count > self._countable[name].most():
+                return name
         if group.cpus > self._cpus.most():
             return WIDE if 1 < group.cpus <= self._units_free else UNITS
         if group.memory and not any(
@@ -202,6 +199,9 @@ class _Walk:
     def _io_reason(self, group: Group) -> str:
         if self._executors.most() < 1:
             return EXECUTOR
+        for name, count in group.countable:
+            if count > self._countable[name].most():
+                return name
         if group.learned and (group.name, group.layer) not in self._known:
             return LEARNING
         free = self._bandwidth.get(group.layer)
@@ -220,6 +220,8 @@ class _Walk:
         self._cpus.add(node.name, node.cpus)
         self._memory.add(node.name, node.memory)
         self._executors.add(node.name, node.io_executors)
+        for name, count in node.countable:
+            self._countable[name].add(node.name, count)
         self._largest = max(self._largest, node.cpus)
         self._units_free += node.cpus
         for layer in node.storage:
@@ -234,6 +236,8 @@ class _Walk:
         self._units_free -= int(self._cpus.now.get(node.name, 0))
         for free in (self._cpus, self._memory, self._executors, *self._bandwidth.values(), *self._room.values()):
             free.remove(node.name)
+        for counted in self._countable.values():
+            counted.remove(node.name)
         left = (other.cpus for other in self._history.nodes.values() if other.name in self._cpus.now)
         self._largest = max(left, default=0)
 
@@ -289,6 +293,8 @@ class _Walk:
             self._units_free += times * group.cpus
         if group.memory:
             self._memory.add(node, times * group.memory)
+        for name, count in group.countable:
+            self._countable[name].add(node, times * count)
         if group.io:
             self._executors.add(node, times)
         if group.layer:

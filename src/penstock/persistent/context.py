@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from penstock.data.slots import current
-from penstock.errors import ArgumentChanged, StorageError, WrongClass
+from penstock.errors import ArgumentChanged, SerializationError, StorageError, StoreFull, StoreUnreachable, WrongClass
 from penstock.persistent.forms import form
 from penstock.persistent.links import Link, author, filled, ghost, read, scope
 from penstock.persistent.manifest import Entry
 from penstock.persistent.stores import Staged
-from penstock.persistent.where import current_store, is_stored, settings, unsaved
+from penstock.persistent.where import current_store, is_saved, is_stored, settings, unsavable, unsaved
 
 if TYPE_CHECKING:
     from penstock.persistent.objects import PersistentObject
@@ -89,7 +89,7 @@ def _now_is(obj: PersistentObject, identifier: str, entry: Entry) -> None:
     link.identifier, link.entry, link.token = identifier, entry, entry.token
     link.generation = max(link.generation + 1, entry.generation)
     link.modified, link.filled = False, True
-    unsaved.pop(id(obj), None)
+    is_saved(obj)
     desk = settings.desk() if current.loaded is None else None
     if desk is not None:
         desk.replaced(identifier)
@@ -134,7 +134,7 @@ def _forget(obj: PersistentObject) -> None:
     if desk is not None:
         desk.replaced(obj._link.identifier or "")
     object.__setattr__(obj, "_link", Link())
-    unsaved.pop(id(obj), None)
+    is_saved(obj)
 
 
 def fetch(identifiers: Sequence[str], expected: type[PersistentObject]) -> list[Any]:
@@ -176,14 +176,36 @@ def note_change(obj: PersistentObject) -> None:
     """An attribute was assigned to."""
     obj._link.modified = True
     if current.loaded is None:
+        unsavable.pop(id(obj), None)
         unsaved[id(obj)] = obj
 
 
-def flush() -> None:
-    """Write what the program has changed; what tasks update meanwhile is theirs until it waits for it."""
-    objects = [obj for obj in list(unsaved.values()) if not _is_with_tasks(obj)]
-    if objects:
-        save(objects)
+def flush(*, every: bool) -> None:
+    """Write what the program has changed; what tasks update meanwhile is theirs until it waits for it.
+
+    Without ``every``, an object that cannot be written holds up nobody: who uses it is told.
+    """
+    waiting = {**unsaved, **unsavable} if every else dict(unsaved)
+    objects = [obj for obj in waiting.values() if not _is_with_tasks(obj)]
+    try:
+        if objects:
+            save(objects)
+    except (StoreUnreachable, StoreFull):
+        raise
+    except (StorageError, SerializationError):
+        if every:
+            raise
+        _save_those_that_can_be(objects)
+
+
+def _save_those_that_can_be(objects: Iterable[PersistentObject]) -> None:
+    for obj in objects:
+        try:
+            save([obj])
+        except (StoreUnreachable, StoreFull):
+            raise
+        except (StorageError, SerializationError):
+            unsavable[id(obj)] = unsaved.pop(id(obj))
 
 
 def _settle(identifier: str, *, alone: bool) -> None:

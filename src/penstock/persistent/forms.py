@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.data.own_classes import leave_own_classes
 from penstock.data.serializer import dump_stream
 from penstock.data.slots import current
 from penstock.errors import StorageError, WrongClass
@@ -64,13 +65,14 @@ def _state(obj: PersistentObject) -> Any:
     state = obj.__getstate__()
     if not obj.fields or not isinstance(state, dict):
         return state
-    strangers = [name for name in state if name not in obj.fields and not name.startswith("_")]
+    stored = obj.fields.keys() | obj._link.undeclared
+    strangers = [name for name in state if name not in stored and not name.startswith("_")]
     if strangers:
         raise StorageError(
             f"{obj!r} has an attribute {strangers[0]!r} that is no declared field of {type(obj).__qualname__} and "
             f"would be lost: declare it ({strangers[0]}: type), or give it a name with an underscore to leave it out"
         )
-    return {name: value for name, value in state.items() if name in obj.fields}
+    return {name: value for name, value in state.items() if name in stored}
 
 
 def _described(kind: type) -> Kind:
@@ -80,6 +82,7 @@ def _described(kind: type) -> Kind:
     if code is None:
         import cloudpickle
 
+        leave_own_classes()
         code = _codes[kind] = cloudpickle.dumps(kind, 5)
     return Kind(kind.__module__, kind.__qualname__, code)
 

@@ -18,7 +18,7 @@ from penstock.errors import StorageError
 from penstock.persistent.forms import class_of, state_of
 from penstock.persistent.manifest import Entry, decode_entry, encode_entry
 from penstock.persistent.stores import Fetched, Wanted
-from penstock.persistent.where import current_store, settings, unsaved
+from penstock.persistent.where import current_store, is_saved, settings
 
 if TYPE_CHECKING:
     from penstock.persistent.objects import PersistentObject
@@ -47,8 +47,8 @@ class Link:
     """What an object knows of itself in the store."""
 
     __slots__ = (
-        *("entry", "filled", "generation", "identifier", "made", "modified", "refers_to", "token", "updated"),
-        "writable",
+        *("entry", "filled", "generation", "identifier", "made", "modified", "refers_to", "token", "undeclared"),
+        *("updated", "writable"),
     )
 
     def __init__(self, identifier: str | None = None, token: str | None = None, generation: int = 0) -> None:
@@ -70,6 +70,8 @@ class Link:
         self.made = False
         #: ids of the objects inside, as it was stored or read last
         self.refers_to: tuple[str, ...] = ()
+        #: attributes that it was stored with and its class no longer declares: they stay with it
+        self.undeclared: frozenset[str] = frozenset()
 
 
 class _Inside(threading.local):
@@ -232,8 +234,9 @@ def _become(obj: PersistentObject, fetched: Fetched) -> None:
         current.writable, _inside.found = outer, outside
     link.filled, link.modified, link.entry = True, False, fetched.entry
     link.token, link.generation = fetched.entry.token, max(link.generation, fetched.entry.generation)
-    unsaved.pop(id(obj), None)
+    is_saved(obj)
     object.__setattr__(obj, "__class__", kind)
+    link.undeclared = frozenset(state) - kind.fields.keys() if kind.fields and isinstance(state, dict) else frozenset()
     content = obj.__dict__
     content.clear()
     restore = getattr(kind, "__setstate__", None)

@@ -2,11 +2,12 @@
 
     <folder>/objects/<ab>/<id>     the manifest, exchanged by rename
     <folder>/blocks/<ab>/<token>   the bytes of one state of a large object, written once and mapped by whoever reads it
-    <folder>/writing/<pid>-…       what a process has not finished
+    <folder>/writing/…             what a process has not finished: <token>, or <run>-… for a manifest
+    <folder>/runs/                 the runs that use the store (local_runs.py)
     <folder>/lock                  held while a manifest is compared and exchanged
 
-A process that is killed leaves the old manifest or the new one. Files that it was writing bear its number; whoever
-opens the store next removes those of the dead. Objects carry a checksum: what a loss of power damaged is found.
+A process that is killed leaves the old manifest or the new one. What else it leaves is removed by who comes next
+(upkeep.py). Objects carry a checksum: what a loss of power damaged is found.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import mmap
 import os
 import socket
 import threading
-from collections.abc import Iterator, Sequence
-from urllib.parse import quote
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from penstock.errors import StorageError, StoreFull, StoreUnreachable
+from penstock.persistent.local_runs import LocalRuns
 from penstock.persistent.manifest import STAMP, Entry
-from penstock.persistent.stores import Buffer, Change, Store
+from penstock.persistent.stores import Buffer, Change, Found, Store
 
 __all__ = ["LocalStore"]
 
@@ -44,13 +46,12 @@ class LocalStore(Store):
     checks = True
 
     def __init__(self, folder: str) -> None:
-        super().__init__(f"local:{folder}")
         self.folder = os.path.abspath(folder)
+        super().__init__(f"local:{folder}", LocalRuns(os.path.join(self.folder, "runs"), self._explained))
         self._turn = threading.Lock()
         with self._explained():
             for name in ("objects", "blocks", "writing"):
                 os.makedirs(os.path.join(self.folder, name), exist_ok=True)
-            self._sweep()
 
     # --- manifests ----------------------------------------------------------------------------------------------
 
@@ -112,7 +113,8 @@ class LocalStore(Store):
 
     def _private(self) -> str:
         """A name that says whose it is."""
-        return os.path.join(self.folder, "writing", f"{_this_process()}-{uuid4().hex}")
+        self.hold()
+        return os.path.join(self.folder, "writing", f"{self.run}-{uuid4().hex}")
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -131,7 +133,7 @@ class LocalStore(Store):
         return os.path.join(self.folder, "blocks", entry.token[:2], entry.token)
 
     def _staged_file(self, entry: Entry) -> str:
-        return os.path.join(self.folder, "writing", f"{_this_process()}-{entry.token}")
+        return os.path.join(self.folder, "writing", entry.token)
 
     def _write(self, identifier: str, entry: Entry, blocks: Sequence[Sequence[memoryview]]) -> None:
         with self._explained():
@@ -182,23 +184,35 @@ class LocalStore(Store):
 
     # --- the folder ---------------------------------------------------------------------------------------------
 
-    def _sweep(self) -> None:
-        """Remove what processes of this machine that are no more were writing."""
-        host = _this_process().partition("-")[2]
-        for entry in os.scandir(os.path.join(self.folder, "writing")):
-            pid, _, rest = entry.name.partition("-")
-            if rest.startswith(f"{host}-") and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+    def unfinished(self, run: str) -> list[Found]:
+        """What a run was writing."""
+        with self._explained():
+            return [one for one in _files(os.path.join(self.folder, "writing")) if one.name.startswith(f"{run}-")]
+
+    def inventory(self) -> Iterator[tuple[str, bytes]]:
+        with self._explained():
+            for found in _files(os.path.join(self.folder, "objects")):
+                with contextlib.suppress(FileNotFoundError), open(found.place, "rb") as file:
+                    yield (found.name if _is_digest(found.name) else unquote(found.name)), file.read()
+
+    def blocks(self) -> Iterator[Found]:
+        with self._explained():
+            yield from _files(os.path.join(self.folder, "blocks"))
+            for found in _files(os.path.join(self.folder, "writing")):
+                run, _, name = found.name.rpartition("-")
+                yield found._replace(name=name, run=run)
+
+    def discard(self, found: Iterable[Found]) -> None:
+        with self._explained():
+            for one in found:
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(entry.path)
+                    os.unlink(one.place)
 
     def locations(self, identifier: str, entry: Entry | None = None) -> list[str]:
         return [socket.gethostname()]
 
     def place(self, host: str) -> str:
         return uuid4().hex
-
-    def close(self) -> None:
-        """Nothing is held between two calls."""
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -215,8 +229,18 @@ class LocalStore(Store):
             raise StoreUnreachable(f"{why}. Choose another folder with the setting store.") from error
 
 
-def _this_process() -> str:
-    return f"{os.getpid()}-{socket.gethostname()}"
+def _is_digest(name: str) -> bool:
+    """Whether a manifest's name stands for an id that no file can have as its name."""
+    return len(name) == 41 and name.startswith("%") and name == name.lower()
+
+
+def _files(folder: str) -> Iterator[Found]:
+    """All files below a folder."""
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                path = os.path.join(where, name)
+                yield Found(name, path, os.path.getsize(path))
 
 
 def _rename(source: str, target: str) -> None:

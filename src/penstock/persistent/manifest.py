@@ -56,6 +56,8 @@ class Entry(Struct, frozen=True, array_like=True):
     author: str = ""
     #: the state before it, or before the first that its author made; empty: there was none
     base: str = ""
+    #: the run that replaced it and keeps it for readers of its own; empty: it is the current one
+    keeper: str = ""
 
     @property
     def size(self) -> int:
@@ -89,6 +91,10 @@ class Manifest(Struct, frozen=True, array_like=True):
     def entries(self) -> list[Entry]:
         """All states, the current one first."""
         return [self.current, *self.kept]
+
+    def names(self, token: str) -> bool:
+        """Whether it names a state."""
+        return any(entry.token == token for entry in self.entries())
 
 
 _encode = encode_entry = msgspec.msgpack.Encoder().encode

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import uuid4
 
 from penstock.persistent.manifest import STAMP, Entry
-from penstock.persistent.stores import Buffer, Change, Store
+from penstock.persistent.runs import Note, Runs
+from penstock.persistent.stores import Buffer, Change, Found, Store
 
 __all__ = ["MemoryStore"]
 
@@ -16,7 +18,7 @@ class MemoryStore(Store):
     """Dictionaries. Gone with the process."""
 
     def __init__(self, url: str = "memory:") -> None:
-        super().__init__(url)
+        super().__init__(url, MemoryRuns())
         self._named: dict[str, bytes] = {}
         self._blocks: dict[str, list[bytes]] = {}
         self._lock = threading.Lock()
@@ -53,5 +55,51 @@ class MemoryStore(Store):
     def place(self, host: str) -> str:
         return uuid4().hex
 
-    def close(self) -> None:
-        """Nothing to let go of."""
+    def inventory(self) -> Iterator[tuple[str, bytes]]:
+        yield from list(self._named.items())
+
+    def blocks(self) -> Iterator[Found]:
+        for token, blocks in list(self._blocks.items()):
+            yield Found(token, token, sum(map(len, blocks)))
+
+    def discard(self, found: Iterable[Found]) -> None:
+        for one in found:
+            self._blocks.pop(one.place, None)
+
+
+class MemoryRuns(Runs):
+    """The store is that of one process: what it notes goes with it."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, dict[str, Note]] = {}
+        self._held: set[str] = set()
+
+    def hold(self, run: str, *, owner: bool) -> None:
+        self._noted.setdefault(run, {})
+        self._held.add(run)
+
+    def let_go(self) -> None:
+        self._held.clear()
+
+    def abandon(self) -> None:
+        """A child of fork has a store of its own."""
+
+    def note(self, run: str, notes: Sequence[Note]) -> None:
+        self._noted[run].update((one.entry.token, one) for one in notes)
+
+    def strike(self, run: str, tokens: Iterable[str]) -> None:
+        for token in tokens:
+            self._noted.get(run, {}).pop(token, None)
+
+    def notes(self, run: str) -> list[Note]:
+        return list(self._noted.get(run, {}).values())
+
+    def known(self) -> list[str]:
+        return list(self._noted)
+
+    @contextlib.contextmanager
+    def ended(self, run: str) -> Iterator[bool]:
+        yield run not in self._held
+
+    def remove(self, run: str) -> None:
+        self._noted.pop(run, None)

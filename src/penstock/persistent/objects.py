@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from penstock.errors import DefinitionError, StorageError
 from penstock.persistent import context, links
-from penstock.persistent.where import current_store, unsaved
+from penstock.persistent.where import current_store, is_saved
 
 __all__ = ["PersistentObject"]
 
@@ -122,7 +122,7 @@ class PersistentObject:
     def mark_unmodified(self) -> None:
         """Take it that the store has the object as it is."""
         self._link.modified = False
-        unsaved.pop(id(self), None)
+        is_saved(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -149,6 +149,7 @@ class PersistentObject:
         links.filled(self)
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
+        twin._link.undeclared = self._link.undeclared
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -156,6 +157,7 @@ class PersistentObject:
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        twin._link.undeclared = self._link.undeclared
         return twin
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from penstock.errors import ConfigError, StorageError
 from penstock.persistent.manifest import Entry
-from penstock.persistent.redis_store import CONNECTION, PENDING, RedisStore, block_keys, manifest_key
+from penstock.persistent.redis_store import PENDING, RedisStore, block_keys, manifest_key
 from penstock.persistent.stores import Change
 from penstock.persistent.where import shown
 
@@ -32,9 +32,7 @@ class RedisClusterStore(RedisStore):
     block_size = 8 * 1024 * 1024
 
     def _connected(self, address: str) -> Any:
-        from redis.backoff import ExponentialBackoff
         from redis.cluster import ClusterNode, RedisCluster
-        from redis.retry import Retry
 
         parts, make_node = urlsplit(address), cast(Any, ClusterNode)
         try:
@@ -43,8 +41,7 @@ class RedisClusterStore(RedisStore):
             raise ConfigError(f"store = {shown(self.url)!r} is no list of nodes: {error}") from error
         if not nodes:
             raise ConfigError(f"store = {shown(self.url)!r} names no node: redis-cluster://host:port,host:port")
-        retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 3)
-        return RedisCluster(startup_nodes=nodes, password=parts.password, retry=retry, **CONNECTION)
+        return RedisCluster(startup_nodes=nodes, password=parts.password, **self.limits())
 
     def _pipeline(self) -> Any:
         return self._client.pipeline()

@@ -1,14 +1,14 @@
 """Objects in a Redis server: manifests and blocks are strings of their own.
 
 Blocks are written with a time to live, and lose it in the same step that names them in a manifest. So what a writer
-that was killed had written goes away by itself, and what is named stays. One server runs that step as a script; a
-cluster (redis_cluster.py) has it in two, as blocks and manifest are not on one node.
+that was killed had written goes away by itself, if nobody comes who removes it (upkeep.py), and what is named stays.
+One server runs that step as a script; a cluster (redis_cluster.py) has it in two, as its blocks lie on several nodes.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
@@ -16,27 +16,30 @@ from uuid import uuid4
 from penstock.errors import ConfigError, StorageError, StoreFull, StoreUnreachable
 from penstock.persistent.manifest import Entry, spans
 from penstock.persistent.redis_blocks import LARGE, Unreadable, receive
-from penstock.persistent.stores import Buffer, Change, Store
+from penstock.persistent.redis_runs import RedisRuns
+from penstock.persistent.stores import Buffer, Change, Found, Store
 from penstock.persistent.where import shown
-from penstock.units import parse_size
+from penstock.units import format_duration, parse_duration, parse_size
 
 __all__ = [
-    "CONNECTION",
     "PENDING",
     "RedisStore",
     "block_key",
     "block_keys",
     "explained",
     "manifest_key",
-    "with_block_size",
 ]
 
 #: seconds after which blocks that no manifest names are gone
 PENDING = 24 * 3600
 #: blocks up to this number are not spread: the small parts of an object, and a large one
 _TOGETHER = 2
-#: how long to wait for a server; a large block may take it a while
-CONNECTION: dict[str, Any] = {"socket_connect_timeout": 5.0, "socket_timeout": 120.0}
+_NO_TLS = "Does it speak TLS on this port? If not, write redis:// instead of rediss://."
+#: seconds to wait for a connection, and for an answer if the address does not say
+_CONNECT, _ANSWER = 5.0, 30.0
+
+#: how keys of manifests begin: with the id in braces; or, where the id has braces of its own, a mark and the id
+_MANIFEST, _AS_IT_IS = "penstock:object:", "="
 
 _SWAP = """
 if redis.call('GETRANGE', KEYS[1], 0, 15) ~= ARGV[1] then return 0 end
@@ -50,8 +53,13 @@ return 1
 
 
 def manifest_key(identifier: str) -> str:
-    """The key of an object's manifest."""
-    return f"penstock:object:{_tagged(identifier)}"
+    """The key of an object's manifest; no other id has the same."""
+    return f"{_MANIFEST}{_tagged(identifier)}" if _is_plain(identifier) else f"{_MANIFEST}{_AS_IT_IS}{identifier}"
+
+
+def _identifier(key: str) -> str:
+    name = key.removeprefix(_MANIFEST)
+    return name.removeprefix(_AS_IT_IS) if name.startswith(_AS_IT_IS) else name[1:-1]
 
 
 def block_key(identifier: str, entry: Entry, number: int) -> str:
@@ -65,7 +73,11 @@ def block_key(identifier: str, entry: Entry, number: int) -> str:
 
 
 def _tagged(identifier: str) -> str:
-    return identifier if "{" in identifier or "}" in identifier else f"{{{identifier}}}"
+    return f"{{{identifier}}}" if _is_plain(identifier) else identifier
+
+
+def _is_plain(identifier: str) -> bool:
+    return "{" not in identifier and "}" not in identifier
 
 
 def block_keys(identifier: str, entry: Entry) -> list[str]:
@@ -79,16 +91,32 @@ class RedisStore(Store):
     block_size = 64 * 1024 * 1024
 
     def __init__(self, url: str) -> None:
-        super().__init__(url)
-        address, self.block_size = with_block_size(url, self.block_size)
+        super().__init__(url, RedisRuns(self._pipeline, self._explained))
+        address, self.block_size, self.timeout = _options(url, self.block_size)
         with self._explained():
             self._client: Any = self._connected(address)
+
+    def limits(self) -> dict[str, Any]:
+        """How long clients wait for a server, and how often they try."""
+        import redis
+        from redis.backoff import ExponentialBackoff
+        from redis.retry import Retry
+
+        # A connection that was lost is made anew; who has not answered in time is not asked once more.
+        lost: Any = (redis.ConnectionError,)
+        retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 3, supported_errors=lost)
+        connect = min(_CONNECT, self.timeout)
+        return {"socket_connect_timeout": connect, "socket_timeout": self.timeout, "retry": retry}
 
     def _connected(self, address: str) -> Any:
         import redis
 
+        parts = urlsplit(address)
+        database = parts.path.strip("/") if parts.scheme != "unix" else ""
+        if database and not database.isdigit():
+            raise ConfigError(f"store = {shown(self.url)!r}: {database!r} is no number of a database")
         try:
-            client = redis.Redis.from_url(address, **CONNECTION)
+            client = redis.Redis.from_url(address, **self.limits())
         except (ValueError, TypeError) as error:
             raise ConfigError(f"store = {shown(self.url)!r} is no address of a Redis server: {error}") from error
         client.ping()  # making a client connects to nobody
@@ -179,28 +207,55 @@ class RedisStore(Store):
             raise StorageError(f"{self} has no host {host!r}; it has {', '.join(self.locations(''))}")
         return uuid4().hex
 
+    def inventory(self) -> Iterator[tuple[str, bytes]]:
+        for key in self._keys(f"{_MANIFEST}*"):
+            with self._explained():
+                data = self._client.get(key)
+            if data is not None:
+                yield _identifier(key), data
+
+    def blocks(self) -> Iterator[Found]:
+        for key in self._keys("penstock:block:*"):
+            with self._explained():
+                yield Found(key.rsplit(":", 2)[1], key, self._client.strlen(key))
+
+    def _keys(self, pattern: str) -> Iterator[str]:
+        with self._explained():
+            for key in self._client.scan_iter(pattern, count=1000):
+                yield key.decode()
+
+    def discard(self, found: Iterable[Found]) -> None:
+        with self._explained():
+            pipeline = self._pipeline()
+            for one in found:
+                pipeline.unlink(one.place)
+            pipeline.execute()
+
     def close(self) -> None:
+        with contextlib.suppress(StorageError):
+            super().close()
         self._client.close()
 
     def _explained(self) -> contextlib.AbstractContextManager[None]:
         return explained(self)
 
 
-def with_block_size(url: str, default: int) -> tuple[str, int]:
-    """An address without our own option in it, and the option: ``?block_size=8MiB``."""
+def _options(url: str, block_size: int) -> tuple[str, int, float]:
+    """An address without our own options in it, and those: ``?block_size=8MiB&timeout=60s``."""
     address, _, query = url.partition("?")
     options = dict(parse_qsl(query))
-    given = options.pop("block_size", None)
-    if given is None:
-        return url, default
-    size = parse_size(given)
-    if not 1024 <= size <= 512 * 1024 * 1024:
-        raise ConfigError(f"store: block_size={given} must be between 1KiB and 512MiB, the longest string of Redis")
-    return f"{address}?{urlencode(options)}" if options else address, size
+    size, timeout = options.pop("block_size", None), options.pop("timeout", None)
+    block_size = block_size if size is None else parse_size(size)
+    if not 1024 <= block_size <= 512 * 1024 * 1024:
+        raise ConfigError(f"store: block_size={size} must be between 1KiB and 512MiB, the longest string of Redis")
+    seconds = _ANSWER if timeout is None else parse_duration(timeout)
+    if seconds <= 0:
+        raise ConfigError(f"store: timeout={timeout} must be longer than nothing")
+    return f"{address}?{urlencode(options)}" if options else address, block_size, seconds
 
 
 @contextlib.contextmanager
-def explained(store: Store) -> Iterator[None]:
+def explained(store: RedisStore) -> Iterator[None]:
     """Errors of the client as ours."""
     from redis import exceptions as theirs
 
@@ -211,10 +266,20 @@ def explained(store: Store) -> Iterator[None]:
     except (ConnectionError, TimeoutError) as error:
         if isinstance(error, StorageError):
             raise
-        raise StoreUnreachable(f"{store} does not answer: {error}. Is it running?") from error
+        raise _unreachable(store, str(error)) from error
 
 
-def _ours(store: Store, error: Exception, theirs: Any) -> StorageError:
+def _unreachable(store: RedisStore, text: str) -> StoreUnreachable:
+    secured = store.url.startswith("rediss:")
+    if "imeout" in text or "timed out" in text:
+        limit = f"{store} has not answered within {format_duration(store.timeout)}: {text}."
+        longer = "Put ?timeout=5min at the end of its address to wait longer."
+        return StoreUnreachable(f"{limit} {_NO_TLS if secured else 'Is it stopped, or very busy?'} {longer}")
+    tls = _NO_TLS if secured else "If it speaks TLS, write rediss:// instead of redis://." if "closed" in text else ""
+    return StoreUnreachable(f"{store} does not answer: {text}. Is it running? {tls}".rstrip())
+
+
+def _ours(store: RedisStore, error: Exception, theirs: Any) -> StorageError:
     text = str(error)
     if isinstance(error, theirs.OutOfMemoryError) or "OOM" in text:
         return StoreFull(f"{store} is full: {text}. Delete objects, or give it more memory (maxmemory).")
@@ -227,13 +292,19 @@ def _ours(store: Store, error: Exception, theirs: Any) -> StorageError:
         return StoreUnreachable(
             f"{store} lets nobody in without its password ({text[:80]}): {scheme}://:PASSWORD@host:port"
         )
+    if isinstance(error, theirs.BusyLoadingError):
+        return StoreUnreachable(f"{store} is still loading its data: try again in a while")
+    if isinstance(error, theirs.ReadOnlyError) or "READONLY" in text:
+        return StorageError(f"{store} is a replica, which takes no writes: give the address of its primary")
+    if "DB index is out of range" in text or "invalid DB index" in text:
+        return StorageError(f"{store} has no database of this number (the path of the address): {text}")
     lost = (theirs.ClusterDownError, theirs.MasterDownError, theirs.ClusterError, theirs.SlotNotCoveredError)
     if isinstance(error, (theirs.ConnectionError, theirs.TimeoutError, *lost)):
-        return StoreUnreachable(f"{store} does not answer: {text or type(error).__name__}. Is it running?")
+        return _unreachable(store, text or type(error).__name__)
     if isinstance(error, theirs.MovedError) or "MOVED" in text:
         return StorageError(f"{store} is one node of a cluster: write redis-cluster:// instead of redis://")
     if "Cluster mode is not enabled" in text or "cluster support disabled" in text:
         return StorageError(f"{store} is no cluster: write redis:// instead of redis-cluster://")
     if isinstance(error, theirs.RedisClusterException):
-        return StoreUnreachable(f"{store} does not answer: {text}")
+        return _unreachable(store, text)
     return StorageError(f"{store} refused: {text}")

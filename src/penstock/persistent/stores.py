@@ -2,81 +2,37 @@
 
     put ─▶ stage: bytes under new names ─▶ switch: the manifest is exchanged ─▶ the bytes it no longer names are erased
 
-Whoever dies on the way leaves the old state or the new one, and perhaps bytes that nobody names. A backend says only
-where manifests and blocks lie: the seven methods with an underscore, and where objects are.
+Whoever dies on the way leaves the old state or the new one, and perhaps bytes that nobody names: he has noted which
+(runs.py), so that who comes next removes them (upkeep.py). A backend says only where manifests and blocks lie.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import random
-import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from penstock.errors import MissingObject, StorageError
-from penstock.persistent.conflicts import may_replace, meant, refuse_others
+from penstock.errors import MissingObject, StorageError, StoreUnreachable
+from penstock.persistent.conflicts import meant
 from penstock.persistent.manifest import STAMP, Entry, Manifest, decode, encode, layout, parts_of
-from penstock.persistent.where import shown
+from penstock.persistent.requests import Buffer, Change, Fetched, Found, Staged, Wanted
+from penstock.persistent.runs import Runs, note_of
+from penstock.persistent.switching import PATIENCE, Switch, pause
+from penstock.persistent.where import settings, shown
 
-__all__ = ["Change", "Fetched", "Staged", "Store", "Wanted"]
-
-Buffer = bytes | bytearray | memoryview
+__all__ = ["Buffer", "Change", "Fetched", "Found", "Staged", "Store", "Wanted"]
 
 #: objects up to this size are in their manifest
 _INLINE = 16 * 1024
 #: manifests remembered, so that an object written again costs no reading first
 _REMEMBERED = 256
-#: how often a manifest that others keep changing is tried again
-_PATIENCE = 200
 #: how often blocks that were erased under a reader are looked for again
 _READS = 8
-
-
-class Staged(NamedTuple):
-    """A state whose bytes are in the store, and that nobody sees yet."""
-
-    identifier: str
-    entry: Entry
-    #: no object has had this id
-    fresh: bool = False
-    #: the token of the state that it was made from, and may replace; None: any
-    base: str | None = None
-
-
-class Wanted(NamedTuple):
-    """An object to be read: its newest state, or the one of a token if that is still kept."""
-
-    identifier: str
-    token: str | None = None
-    writable: bool = True
-    #: the state of the token, if the reader knows where its blocks are
-    entry: Entry | None = None
-    #: the task that will update it, and so needs the newest state
-    author: str = ""
-
-
-class Fetched(NamedTuple):
-    """An object as it was read."""
-
-    entry: Entry
-    parts: list[Buffer]
-
-
-class Change(NamedTuple):
-    """A manifest to be exchanged, if it still has the stamp; an empty stamp means that there is none yet."""
-
-    identifier: str
-    stamp: bytes
-    #: ``None`` removes it
-    manifest: bytes | None
-    #: what it names and the one before did not
-    entry: Entry | None = None
 
 
 class Store(ABC):
@@ -87,9 +43,16 @@ class Store(ABC):
     #: whether objects carry a checksum
     checks = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, runs: Runs) -> None:
         self.url = url
+        self.runs = runs
+        self._own = uuid4().hex
+        #: runs that were held and end with this process
+        self.ends: set[str] = set()
         self._known: OrderedDict[str, tuple[bytes, Manifest]] = OrderedDict()
+        #: states that this process has noted and will strike
+        self._noted: set[str] = set()
+        self._dead: set[str] = {""}
 
     # --- what a backend has -------------------------------------------------------------------------------------
 
@@ -121,9 +84,21 @@ class Store(ABC):
     def place(self, host: str) -> str:
         """A new id whose object will lie on a host."""
 
+    def unfinished(self, run: str) -> list[Found]:
+        """What a run was writing and has not noted."""
+        return []
+
     @abstractmethod
-    def close(self) -> None:
-        """Let go of connections and files."""
+    def inventory(self) -> Iterator[tuple[str, bytes]]:
+        """All objects: their ids, and their manifests."""
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Found]:
+        """Everything that lies in the store besides manifests."""
+
+    @abstractmethod
+    def discard(self, found: Iterable[Found]) -> None:
+        """Remove what ``blocks`` or ``unfinished`` has found."""
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -153,6 +128,7 @@ class Store(ABC):
         lengths = [sum(map(len, block)) for block in blocks]
         entry = Entry(0, token, kind, sizes, lengths, checksum, author=author)
         try:
+            self._stake([(identifier, entry)])
             self._write(identifier, entry, blocks)
         except BaseException:
             self._clear_away([(identifier, entry)])
@@ -160,47 +136,11 @@ class Store(ABC):
         return Staged(identifier, entry, fresh, base)
 
     def switch(self, staged: Sequence[Staged], *, keep: bool = False) -> list[Entry]:
-        """Make staged states the current ones: all of them, or none if one was made from another than the current."""
-        done: list[tuple[str, Entry, Manifest | None]] = []
-        entries: dict[int, Entry] = {}
-        waiting = list(enumerate(staged))
-        try:
-            for attempt in range(_PATIENCE):
-                olds = self._newest([one for _, one in waiting], again=attempt > 0)
-                if not all(may_replace(one, old) for (_, one), (_, old) in zip(waiting, olds, strict=True)):
-                    olds = self._newest([one for _, one in waiting], again=True)  # what is remembered may be old
-                    refuse_others([one for _, one in waiting], [old for _, old in olds])
-                changes, news = [], []
-                for (_, one), old in zip(waiting, olds, strict=True):
-                    new = _succeeded(one.entry, old[1], keep=keep)
-                    changes.append(Change(one.identifier, old[0], encode(new, os.urandom(STAMP)), one.entry))
-                    news.append(new)
-                outcomes = self._swap(changes)
-                missed = []
-                for (index, one), old, new, change, ok in zip(waiting, olds, news, changes, outcomes, strict=True):
-                    if ok:
-                        done.append((one.identifier, one.entry, old[1]))
-                        entries[index] = new.current
-                        assert change.manifest is not None
-                        self._remember(one.identifier, change.manifest[:STAMP], new)
-                    else:
-                        missed.append((index, one))
-                waiting = missed
-                if not waiting:
-                    break
-                if attempt:
-                    time.sleep(random.random() * 0.002 * attempt)
-            else:
-                raise StorageError(
-                    f"object {waiting[0][1].identifier!r} is changed by others all the time; try again later"
-                )
-        except BaseException:
-            self._take_back(done)
-            self._clear_away((one.identifier, one.entry) for one in staged)
-            raise
-        if not keep:
-            self._clear_away((name, entry) for name, _, old in done if old is not None for entry in old.entries())
-        return [entries[index] for index in range(len(staged))]
+        """Make staged states the current ones: all of them, or none if one was made from another than the current.
+
+        ``keep`` keeps the states before them for readers of this run, until they are dropped.
+        """
+        return Switch(self, staged, keep=keep).carry_out()
 
     def withdraw(self, staged: Iterable[Staged]) -> None:
         """Remove staged states that are not wanted after all."""
@@ -230,25 +170,64 @@ class Store(ABC):
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def _take_back(self, done: list[tuple[str, Entry, Manifest | None]]) -> None:
-        """Undo exchanges because a later one failed."""
-        for identifier, entry, old in done:
-            self._known.pop(identifier, None)
-            try:
-                [(stamp, now)] = self._look([identifier])
-                if now is not None and now.current.token == entry.token:
-                    self._swap([Change(identifier, stamp, None if old is None else encode(old, os.urandom(STAMP)))])
-            except StorageError:
-                continue  # the store is gone: whatever is in it, is whole
-
     def _clear_away(self, states: Iterable[tuple[str, Entry]]) -> None:
-        """Remove bytes that nobody names; what cannot be removed takes room and does no harm."""
+        """Remove bytes that nobody names; what cannot be removed now stays noted, and does no harm."""
+        states = list(states)
         lying = [(identifier, entry) for identifier, entry in states if entry.blocks]
-        if lying:
-            try:
+        try:
+            if lying:
                 self._erase(lying)
-            except StorageError:
-                pass
+        except StorageError:
+            return
+        self._settled(entry for _, entry in states)
+
+    # --- who keeps what -----------------------------------------------------------------------------------------
+
+    @property
+    def run(self) -> str:
+        """The run that this process works for; without one, it is one of its own."""
+        return settings.run or self._own
+
+    def hold(self) -> None:
+        """Let others know that this run lives."""
+        owner = settings.run is None or settings.desk() is not None
+        self.runs.hold(self.run, owner=owner)
+        if owner:
+            self.ends.add(self.run)
+
+    def lives(self, run: str) -> bool:
+        """Whether a run may still want what it keeps."""
+        if run not in self._dead:
+            with self.runs.ended(run) as ended:
+                if not ended:
+                    return True
+            self._dead.add(run)
+        return False
+
+    def _stake(self, states: Sequence[tuple[str, Entry]]) -> None:
+        """Note what would be left of states if this process died now."""
+        at_stake = [(identifier, entry) for identifier, entry in states if entry.blocks or entry.keeper]
+        if at_stake:
+            # Notes may lie on another server of a cluster than the objects, which are of use without that one.
+            with contextlib.suppress(StoreUnreachable):
+                self.hold()
+                self.runs.note(self.run, [note_of(*state) for state in at_stake])
+            # What is kept is struck by who drops it, which may be another process.
+            self._noted.update(entry.token for _, entry in at_stake if not entry.keeper)
+
+    def _settled(self, entries: Iterable[Entry]) -> None:
+        """Nothing would be left of these states any more. A note too many does no harm."""
+        struck = [entry.token for entry in entries if entry.token in self._noted]
+        if struck:
+            with contextlib.suppress(StorageError):
+                self.runs.strike(self.run, struck)
+            self._noted.difference_update(struck)
+
+    def close(self) -> None:
+        """Let go of connections and files; a process that is a run of its own leaves nothing of it."""
+        if self._own in self.ends and not self._noted:
+            self.runs.remove(self._own)
+        self.runs.let_go()
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -316,39 +295,45 @@ class Store(ABC):
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    def _exchange(self, identifier: str, change: object) -> Manifest | None:
+    def _exchange(self, identifier: str, change: Callable[[Manifest], Manifest | None]) -> Manifest | None:
         """Exchange a manifest for what ``change`` makes of it; gives the old one, or None if there is none."""
-        for attempt in range(_PATIENCE):
+        for attempt in range(PATIENCE):
             [(stamp, old)] = self._look([identifier])
             if old is None:
                 return None
-            new: Manifest | None = change(old)  # type: ignore[operator]
+            new = change(old)
             if new is old:
                 return old
+            gone = [(identifier, one) for one in old.entries() if new is None or not new.names(one.token)]
+            self._stake(gone)
             data = None if new is None else encode(new, os.urandom(STAMP))
             self._known.pop(identifier, None)
             if self._swap([Change(identifier, stamp, data)])[0]:
+                self._clear_away(gone)
                 return old
-            time.sleep(random.random() * 0.002 * attempt)
+            pause(attempt)
         raise StorageError(f"object {identifier!r} is changed by others all the time; try again later")
 
     def delete(self, identifier: str) -> bool:
         """Remove an object; False if there was none."""
-        old = self._exchange(identifier, lambda manifest: None)
-        if old is not None:
-            self._clear_away((identifier, entry) for entry in old.entries())
-        return old is not None
+        return self._exchange(identifier, lambda manifest: None) is not None
 
     def drop(self, identifier: str, token: str) -> None:
         """Give up one state, unless it is the current one."""
-        dropped: list[Entry] = []
+        self._give_up(identifier, lambda entry: entry.token == token)
+        with contextlib.suppress(StoreUnreachable):  # a note too many does no harm
+            self.runs.strike(self.run, [token])
 
-        def without(manifest: Manifest) -> Manifest:
-            dropped[:] = [entry for entry in manifest.kept if entry.token == token]
-            return replace(manifest, kept=[e for e in manifest.kept if e.token != token]) if dropped else manifest
+    def give_up(self, identifier: str, run: str) -> None:
+        """Give up all states that a run keeps of an object."""
+        self._give_up(identifier, lambda entry: entry.keeper == run)
 
-        self._exchange(identifier, without)
-        self._clear_away((identifier, entry) for entry in dropped)
+    def _give_up(self, identifier: str, unwanted: Callable[[Entry], bool]) -> None:
+        def rest(manifest: Manifest) -> Manifest:
+            kept = [entry for entry in manifest.kept if not unwanted(entry)]
+            return manifest if len(kept) == len(manifest.kept) else replace(manifest, kept=kept)
+
+        self._exchange(identifier, rest)
 
     def new_version(self, identifier: str, *, preserve: bool = True, host: str | None = None) -> str:
         """Copy an object under a new id, on a host if one is given; without ``preserve`` the copy takes its place."""
@@ -377,16 +362,6 @@ class Store(ABC):
 
     def __str__(self) -> str:
         return f"the store {shown(self.url)}"
-
-
-def _succeeded(entry: Entry, old: Manifest | None, *, keep: bool) -> Manifest:
-    """The manifest in which a state takes the place of the current one."""
-    if old is None:
-        return Manifest(replace(entry, generation=1))
-    now = old.current
-    base = now.base if entry.author and now.author == entry.author else now.token
-    entry = replace(entry, generation=now.generation + 1, base=base)
-    return Manifest(entry, old.entries() if keep else [], old.previous)
 
 
 def _checksum(parts: Sequence[Buffer]) -> int:

@@ -6,6 +6,7 @@ to say about objects (which version is the newest, who still reads it) it says t
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -22,12 +23,16 @@ __all__ = [
     "close_store",
     "connect",
     "current_store",
+    "is_saved",
     "is_stored",
     "open_store",
+    "opened_store",
     "save_unsaved",
     "settings",
     "shown",
+    "unsavable",
     "unsaved",
+    "work_for",
 ]
 
 
@@ -60,6 +65,8 @@ class _Settings:
     find: Callable[[], str] | None = None
     #: the address of the store of this process
     url: str | None = None
+    #: the run that this process works for, by a name that no other has; None: it works for none
+    run: str | None = None
     #: the folder of the run, which no other has, and the number of the task that this process carries out
     attempt: tuple[str, int] | None = None
     #: the run that this process is the program of; None in workers
@@ -69,6 +76,8 @@ class _Settings:
 settings = _Settings()
 #: objects that the program changed and nobody has written, by address: kept, or the change would go with them
 unsaved: dict[int, Any] = {}
+#: those of which it is known that they cannot be written as they are
+unsavable: dict[int, Any] = {}
 _opened: dict[str, Store] = {}
 _opening = threading.RLock()
 
@@ -78,19 +87,34 @@ def connect(url: str | None) -> None:
     settings.url = url
 
 
+def work_for(folder: str | None) -> None:
+    """From now on, this process works for the run whose folder this is, on this machine; None: for none."""
+    import hashlib
+    import socket
+
+    name = f"{socket.gethostname()} {folder}"
+    settings.run = None if folder is None else hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+
+
 def is_stored(obj: Any) -> bool:
     """Whether something is a persistent object that is in a store; does not import what nobody has used yet."""
     module = sys.modules.get("penstock.persistent.objects")
     return module is not None and isinstance(obj, module.PersistentObject) and obj._link.identifier is not None
 
 
-def save_unsaved() -> None:
-    """Write what the program has changed."""
-    if not unsaved:
+def save_unsaved(*, every: bool = True) -> None:
+    """Write what the program has changed; without ``every``, what cannot be written is left to who uses it."""
+    if not unsaved and not (every and unsavable):
         return
     from penstock.persistent.context import flush
 
-    flush()
+    flush(every=every)
+
+
+def is_saved(obj: Any) -> None:
+    """Nothing of an object waits to be written any more."""
+    unsaved.pop(id(obj), None)
+    unsavable.pop(id(obj), None)
 
 
 def current_store() -> Store:
@@ -104,7 +128,14 @@ def current_store() -> Store:
         with _opening:
             store = _opened.get(url)
             if store is None:
-                store = _opened[url] = open_store(url)
+                store = open_store(url)
+                if settings.run is None or settings.desk() is not None:
+                    from penstock.persistent.upkeep import collect
+
+                    collect(store)  # in programs; their workers come too often
+                if not _opened:
+                    atexit.register(_close_all)
+                _opened[url] = store
     return store
 
 
@@ -148,6 +179,11 @@ def _need_redis(url: str) -> None:
         raise ConfigError(f"store = {url!r} needs the Python package redis: pip install 'penstock[redis]'") from error
 
 
+def opened_store(url: str) -> Store | None:
+    """A store, if this process has opened it."""
+    return _opened.get(url)
+
+
 def close_store(url: str) -> None:
     """Let go of a store that this process had opened."""
     store = _opened.pop(url, None)
@@ -155,5 +191,17 @@ def close_store(url: str) -> None:
         store.close()
 
 
-# A fork must not speak on its parent's connections.
-os.register_at_fork(after_in_child=_opened.clear)
+def _close_all() -> None:
+    """At the end of the program; a run that is not over yet sees to it itself."""
+    for url in list(_opened) if settings.run is None else ():
+        close_store(url)
+
+
+def _leave_to_parent() -> None:
+    """A fork must not speak on its parent's connections, and holds nothing for it."""
+    for store in _opened.values():
+        store.runs.abandon()
+    _opened.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

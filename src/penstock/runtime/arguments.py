@@ -7,66 +7,42 @@ that the control thread never has to. What the program does to its objects after
 
 from __future__ import annotations
 
-import os
 import pickle
-from contextlib import nullcontext
-from pathlib import Path
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.data.admission import Admission
+from penstock.data.owners import Located, is_buffer, locate
 from penstock.data.picklers import Pickled
 from penstock.data.reach import may_hold
-from penstock.data.refresh import refresh
 from penstock.data.serializer import LARGE, dump, dump_parts, pack
-from penstock.data.slots import PathRef, SlotRef, StreamRef, current, element, slot
+from penstock.data.slots import SlotRef, current, element, slot
 from penstock.errors import CallError, SerializationError
 from penstock.executors.strict import picture
-from penstock.graph.collections import containers, is_collection, leaves, refuse_cycles, size_of
+from penstock.graph.collections import containers, is_collection, is_numeric_array, leaves, refuse_cycles
 from penstock.graph.identity import Datum
 from penstock.graph.wiring import Wiring
-from penstock.model.data import FileRef, Value, VersionId, segments_of
+from penstock.model.data import Value, VersionId, segments_of
 from penstock.model.directions import Direction
 from penstock.model.events import Provided
 from penstock.model.tasks import Failure, OnFailure, Output, Steps
 from penstock.persistent.where import is_stored
 from penstock.runtime.declaration import Declaration, Place
-from penstock.runtime.files import as_path
+from penstock.runtime.file_arguments import FileArguments
 from penstock.runtime.futures import Future, PlacedFuture, StreamedFuture
+from penstock.runtime.parts_of_call import PartsOfCall
 from penstock.runtime.persistent_data import KnownObject
+from penstock.runtime.reverting import Placed, datum_of, takes_back
+from penstock.runtime.simple_arguments import EMPTY, is_immutable
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["EMPTY", "Arguments", "is_immutable", "plain"]
-
-#: a call without arguments
-EMPTY = Value(pickle.dumps(((), {}), 5))
-
-_IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None), range, type(...)})
-
-#: elements of a collection from which on it pays to look at all of it first
-_MANY = 100
+__all__ = ["Arguments"]
 
 
-def is_immutable(obj: Any) -> bool:
-    """Whether an object can never change, and so always travels by value and is never a datum."""
-    return type(obj) in _IMMUTABLE
-
-
-def plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
-    """The pickled arguments, if they are numbers, strings and the like: there is nothing to look for in them."""
-    for argument in args:
-        if type(argument) not in _IMMUTABLE:
-            return None
-    for argument in kwargs.values():
-        if type(argument) not in _IMMUTABLE:
-            return None
-    data = pickle.dumps((args, kwargs), 5)
-    return Value(data) if len(data) <= LARGE else None
-
-
-class Arguments:
+class Arguments(FileArguments):
     """Packs the arguments of one call."""
 
     def __init__(self, runtime: Runtime, declaration: Declaration, task: int) -> None:
@@ -76,14 +52,16 @@ class Arguments:
         self.wiring = Wiring(runtime.new_version)
         #: objects that the task writes and that travel with this call, by address
         self._carried: dict[int, Any] = {}
+        #: those of them that tasks hold too and that are only written, by address: their data, and their outputs
+        self._unread: dict[int, tuple[Datum, int]] = {}
         #: objects that the task writes, by address: their outputs, and what stands for them in the arguments
         self._updated: dict[int, tuple[int, Any]] = {}
         #: the program's objects among them, what they were before, and their new versions; there may be very many
         self._values: list[Any] = []
         self._data: list[Datum | None] = []
         self._versions: list[VersionId] = []
-        #: there is a collection with many elements
-        self._large = False
+        #: the parts of others' memory that the call uses
+        self._parts: PartsOfCall | None = None
         #: done once the call is accepted: nothing changes if an argument turns out bad
         self.effects: list[Any] = [self._take_over]
         #: buffers of the arguments, kept until the call holds their segments
@@ -91,10 +69,11 @@ class Arguments:
         #: told to the engine before the submission, and with it
         self.before: list[Provided] = []
         self.released: list[VersionId] = []
+        #: versions that the call makes, and what each replaces
+        self.replaces: list[tuple[VersionId, VersionId]] = []
+        self.file_reads: list[tuple[VersionId, str]] = []
         #: persistent objects that the call reads, by id
         self.objects: dict[str, KnownObject] = {}
-        #: versions of files that are with the tasks, unless they leave them before the submission
-        self.file_reads: list[tuple[VersionId, str]] = []
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
         """The pickled arguments; the wiring holds the rest."""
@@ -104,9 +83,18 @@ class Arguments:
             arguments.update(kwargs)
             positions = len(args)
             kwargs = dict(kwargs)
-            for place, name, value, direction in declaration.accesses(args, kwargs):
+            written: set[Place] = set()
+            accesses = list(declaration.accesses(args, kwargs))
+            self._expect_parts([value for _, _, value, direction in accesses if direction.writes])
+            for place, name, value, direction in accesses:
                 where = f"argument {name!r} of task {declaration.name}"
                 arguments[place] = self._access(place, value, direction, where)
+                if direction.writes:
+                    written.add(place)
+            if self._met is not None:
+                self._claim_files(self._met)
+            if self._unread:
+                self._read_aliases([value for place, value in arguments.items() if place not in written])
             args = tuple(arguments[i] for i in range(positions))
             kwargs = {name: arguments.get(name, kwargs[name]) for name in kwargs}
         if not args and not kwargs:
@@ -132,7 +120,7 @@ class Arguments:
     def _access(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
         """What stands in the pickled arguments for an argument with a direction."""
         if direction.file:
-            return self._file(place, value, direction, where)
+            return self._files(place, value, direction, where)
         if direction.collection:
             return self._collection(place, value, direction, where)
         if direction.writes:
@@ -147,10 +135,11 @@ class Arguments:
         """A collection travels as one value; what the task writes in it are versions of the elements."""
         if isinstance(value, Stream) and not direction.writes:
             return value
+        if is_numeric_array(value):
+            return self._numeric_collection(place, value, direction, where)
         if not is_collection(value):
             raise CallError(f"{where} is declared {direction!r} but is a {type(value).__name__}")
         refuse_cycles(value, direction.depth, where)
-        self._large = self._large or size_of(value) > _MANY
         if direction.writes:
             if len(self._runtime.identity):
                 containers(value, direction.depth, lambda container: self._take_back(container, where))
@@ -158,22 +147,25 @@ class Arguments:
                 self._write_leaf(path, container, key, leaf, direction, where)
         return value
 
+    def _numeric_collection(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
+        """The elements of an array of numbers are parts of its memory, rows or numbers: the array is the datum."""
+        if direction.depth > value.ndim:
+            raise CallError(
+                f"{where} is declared {direction!r}, but is an array with {value.ndim} dimensions, each of which is a "
+                f"level; lower the depth"
+            )
+        return self._write((place,), value, direction, where) if direction.writes else value
+
     def _take_back(self, container: Any, where: str) -> None:
         """Bring a container up to date that a task has changed as a whole: until then nobody knows its elements."""
-        runtime = self._runtime
-        datum = runtime.identity.find(container)
-        if datum is None or datum.shared:
-            return
-        runtime.ensure_unchanged(datum, where)
-        if not refresh(container, runtime.value_of(datum)):
-            raise CallError(
-                f"{where} has a {type(container).__name__} that a task has replaced as a whole; pass what wait_on() "
-                f"gives for it"
-            )
-        runtime.forget(container)
+        datum = datum_of(self._runtime, container, where)
+        if datum is not None and not datum.shared:
+            self._runtime.take_back(container, datum, where)
 
     def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
-        if type(leaf) not in _IMMUTABLE:
+        if self._stands_for_itself(leaf):
+            leaf = container[key] = leaf.original
+        if not is_immutable(leaf):
             if is_stored(leaf):
                 self._write_object(path, leaf, where)
             else:
@@ -185,47 +177,106 @@ class Arguments:
 
         def place() -> None:
             """A number or a string is replaced, not changed: from now on the program's collection holds its future."""
-            container[key] = self._runtime.driver.waiters[version] = self._placed(version)
+            placed = container[key] = self._runtime.driver.waiters[version] = self._placed(version)
+            placed.original = leaf
+            self.replaces.append((version, 0))
 
         self.effects.append(place)
 
-    def _placed(self, version: VersionId) -> Future[Any]:
+    def _stands_for_itself(self, future: Any) -> bool:
+        """Whether a future stands for a number that the program has: the task that was to replace it has failed."""
+        if isinstance(future, Future) and type(future.outcome) is Failure:
+            takes_back(self._runtime, future)
+        return isinstance(future, Placed) and not future.version
+
+    def _placed(self, version: VersionId) -> Any:
         """What stands in a collection of the program for a number that the task replaces."""
-        return PlacedFuture(self._runtime, self._task, version)
+        return PlacedFuture(self._runtime, self._task, version, self._declaration.name)
 
     def _write(self, path: Steps, value: Any, direction: Direction, where: str) -> Any:
         """An object that the task updates; one that is at several places is one output."""
         known = self._updated.get(id(value))
         if known is not None:
             self.wiring.also(known[0], path)
+            if direction.reads and id(value) in self._unread:
+                self._read_too(id(value))
             return known[1]
         position = len(self.wiring.outputs)
         if isinstance(value, Future):
+            if value.known is not None and self._runtime.has_given(value.known):
+                return self._write(path, value.known, direction, where)
             stands = self._write_future(path, value, where)
+        elif is_buffer(type(value)) and not self._runtime.simulated:
+            kept = direction.reads or self._declaration.on_failure is OnFailure.IGNORE
+            self._runtime.memories.used = True
+            part = self._parts_of_call().write(path, value, where, kept=kept)
+            if part is not None:
+                return part
+            stands = self._write_own(path, value, direction, where)
         else:
             stands = self._write_own(path, value, direction, where)
         self._updated[id(value)] = position, stands
         return stands
 
+    def _expect_parts(self, values: list[Any]) -> None:
+        if len(values) > 1 and any(is_buffer(type(value)) for value in values):
+            self._parts_of_call().expect(values)
+
+    def _parts_of_call(self) -> PartsOfCall:
+        if self._parts is None:
+            local = self._declaration.mpi is None
+            self._parts = PartsOfCall(self._runtime, self.wiring, self._carried, local=local)
+        return self._parts
+
     def _write_own(self, path: Steps, value: Any, direction: Direction, where: str) -> Any:
         """An object of the program's: the task reads its newest version and makes the next one."""
         wiring = self.wiring
-        datum = self._runtime.identity.find(value)
+        datum = datum_of(self._runtime, value, where)
         if datum is not None and datum.shared:
             raise CallError(f"{where} was given to share(), which promises that it will not change")
         if datum is not None:
             self._runtime.ensure_unchanged(datum, where)
         index = -1
-        if datum is not None and direction.reads:
+        # What is only written is read all the same where it must be as it was, should the task fail.
+        reads = direction.reads or self._declaration.on_failure is OnFailure.IGNORE
+        if datum is not None and reads:
             index = wiring.read(datum.version)
         else:
             self._carried[id(value)] = value
             index = self._kept(value, where)
+            if datum is not None:
+                self._unread[id(value)] = datum, len(wiring.outputs)
         version = wiring.write(Output(path, index))
         self._values.append(value)
         self._data.append(datum)
         self._versions.append(version)
-        return value if datum is None or not direction.reads else SlotRef(index)
+        return value if datum is None or not reads else SlotRef(index)
+
+    def _read_aliases(self, others: list[Any]) -> None:
+        """Find objects that the task only writes among its other arguments, however deep: there it reads them."""
+        others += [value for address, value in self._carried.items() if address not in self._unread]
+        if not may_hold(others, self._unread):
+            return
+        met: set[int] = set()
+        known = self._runtime.identity.by_address
+
+        def find(found: Any) -> int | None:
+            located = locate(found) if is_buffer(type(found)) else None
+            owner = id(located.owner) if isinstance(located, Located) else id(found)
+            if owner in self._unread:
+                met.add(owner)
+            return 0 if id(found) in known else None
+
+        with suppress(SerializationError):  # which pickling all of the arguments will meet again, and tell of
+            self._dumped(others, f"an argument of task {self._declaration.name}", find)
+        for address in met:
+            self._read_too(address)
+
+    def _read_too(self, address: int) -> None:
+        """An object that the task only writes is among what it reads as well: it gets the newest version after all."""
+        datum, output = self._unread.pop(address)
+        del self._carried[address]  # pickling finds it as it finds any datum
+        self.wiring.update(output, self.wiring.read(datum.version))
 
     def _write_object(self, path: Steps, obj: Any, where: str) -> Any:
         """A persistent object that the task updates: both versions are references to states in the store."""
@@ -260,6 +311,12 @@ class Arguments:
         fixed = isinstance(future, StreamedFuture) and future.fixed
         if fixed or future.source()[1] is not None or future.runtime is not self._runtime:
             raise CallError(f"{where} is {future!r}, which no task can update; pass its result()")
+        if future in self._runtime.copied:
+            raise CallError(
+                f"{where} is {future!r}, which a copy of what held it holds too, and which would change there as well; "
+                f"copy its result() instead, or pass that"
+            )
+        takes_back(self._runtime, future)
         obj = self._runtime.objects.of_future(future)
         stands: Any = None
         if obj is not None:
@@ -270,9 +327,10 @@ class Arguments:
         version = self.wiring.write(Output(path, index))
 
         def renew() -> None:
-            old = future.renew(self._task, version)
+            old = future.renew(self._task, version, self._declaration.name)
             self._runtime.driver.waiters.pop(old, None)
             self._runtime.driver.waiters[version] = future
+            self.replaces.append((version, old))
             self.released.append(old)
 
         self.effects.append(renew)
@@ -282,6 +340,7 @@ class Arguments:
         """The call is accepted: objects that it updates are with the tasks from now on."""
         identity, strict = self._runtime.identity, self._runtime.config.strict
         for value, datum, version in zip(self._values, self._data, self._versions, strict=True):
+            self.replaces.append((version, 0 if datum is None else datum.version))
             if datum is not None:
                 self.released.append(datum.version)
                 datum.version = version
@@ -289,64 +348,6 @@ class Arguments:
             datum = identity.track(value, version)
             if strict:
                 datum.picture = picture(value)
-
-    def _file(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
-        """A file: it reads the newest version and, if it writes, makes the next one."""
-        runtime = self._runtime
-        if isinstance(value, Future):
-            raise CallError(f"{where} is a future; a file's path must be known at the call")
-        path = as_path(value, where)
-        if path in runtime.driver.house.unnamed:
-            raise runtime.observe(runtime.driver.house.unnamed.pop(path))
-        newest = self._newest_version(path)
-        stands: Any = value if isinstance(value, Path) else os.fspath(value)
-        index = -1
-        if direction.reads:
-            if newest is None:
-                newest = runtime.new_version()
-                self.before.append(Provided(newest, self._found(place, path, where)))
-                self.released.append(newest)
-                self.effects.append(lambda: runtime.files.newest.__setitem__(path, newest))
-            else:
-                self.file_reads.append((newest, path))
-            index = self.wiring.read(newest, stream=direction.stream)
-            opens = direction.stream and not self._declaration.is_program
-            stands = StreamRef(index) if opens else PathRef(index) if isinstance(value, Path) else SlotRef(index)
-        if direction.writes:
-            if os.path.isdir(path):
-                raise CallError(f"{where} names {path}, which is a directory")
-            version = self.wiring.write(
-                Output((place,), index, path, direction.reads, direction.temp, direction.stream)
-            )
-            replaced = newest
-
-            def succeed() -> None:
-                runtime.files.newest[path] = version
-                if replaced is not None:
-                    self.released.append(replaced)
-
-            self.effects.append(succeed)
-        return stands
-
-    def _found(self, place: Place, path: str, where: str) -> FileRef:
-        """A file that no task of this run is making."""
-        if not os.path.exists(path):
-            raise CallError(f"{where} names the file {path}, which does not exist and which no task produces")
-        return FileRef(path)
-
-    def _newest_version(self, path: str) -> VersionId | None:
-        """The version of a file that is with the tasks; None if what is on disk counts."""
-        runtime = self._runtime
-        newest = runtime.files.newest.get(path)
-        record = runtime.driver.engine.state.versions.get(newest) if newest is not None else None
-        if record is None:
-            return None
-        outcome = record.outcome
-        if isinstance(outcome, Failure) and outcome.path[0] not in runtime.driver.unobserved:
-            # The program knows that the file could not be made, and goes on with the one there is.
-            self.released.append(record.version)
-            return None
-        return newest
 
     # --- pickling -----------------------------------------------------------------------------------------------
 
@@ -360,6 +361,8 @@ class Arguments:
         mark = _Mark() if self._carried else None
         obj: Any = (args, kwargs) if mark is None else ([*self._carried.values()], mark, args, kwargs)
         stream, buffers, claim = self._dump(obj, what, mark, self._runtime.segments.admission)
+        if self._parts:
+            self._sign_parts(self._parts)
         if mark is not None:
             self.wiring.writable_buffers = mark.position
         if not buffers and len(stream) == 1 and len(stream[0]) <= LARGE:
@@ -370,23 +373,36 @@ class Arguments:
         self.wiring.segments |= segments_of(value)
         return value
 
+    def _sign_parts(self, parts: PartsOfCall) -> None:
+        parts.wire()
+        parts.sign()
+        self.effects.append(lambda: parts.begin(self.released))
+
     def _dump(self, obj: Any, what: str, mark: _Mark | None = None, admission: Admission | None = None) -> Pickled:
         known, carried = self._runtime.identity.by_address, self._carried
         get, read = known.get, self.wiring.read
+        memories = self._runtime.memories
+        part = self._parts_of_call().read if memories.used or self._parts is not None else None
 
-        def find(found: Any) -> int | None:
+        def find(found: Any) -> Any:
             datum = get(id(found))
             if datum is None or id(found) in carried or datum.object() is not found:
-                return None
+                return part(found) if part is not None and is_buffer(type(found)) else None
             if datum.picture is not None:
                 self._runtime.ensure_unchanged(datum, what)
-            return read(datum.version)
+            stands = datum_of(self._runtime, found, what)
+            return None if stands is None else read(stands.version)
 
-        asks = bool(known) and not (self._large and not carried and not may_hold(obj, known))
+        # To look at an argument as a whole costs less than to be asked about each number in it.
+        asks = (bool(known) or part is not None) and (bool(carried) or may_hold([obj], known))
+        return self._dumped(obj, what, find if asks else None, mark, admission)
+
+    def _dumped(self, obj: Any, what: str, find: Any, mark: Any = None, admission: Admission | None = None) -> Pickled:
+        """Pickle an object; futures and persistent objects that are met become slots of this call."""
         previous = current.outgoing, current.referring
         current.outgoing, current.referring = self._outgoing, self._referring
         try:
-            return dump_parts(obj, what, find if asks else None, mark, admission)
+            return dump_parts(obj, what, find, mark, admission)
         finally:
             current.outgoing, current.referring = previous
 
@@ -394,6 +410,11 @@ class Arguments:
         """A future met while pickling: the task waits for its version and finds it in a slot."""
         if future.runtime is not self._runtime:
             return _itself, (future.result(),)  # of another run, which knows nothing of our versions
+        known = future.known if isinstance(future, Future) else None
+        if known is not None and (id(known) in self._carried or self._runtime.has_given(known)):
+            return _itself, (known,)  # tasks update the program's own object, which the future stands for
+        if self._stands_for_itself(future):
+            return _itself, (future.result(),)
         version, position = future.source()
         obj = None if position is not None else self._runtime.objects.of_future(future)
         if obj is not None:

@@ -8,7 +8,7 @@ silently ignored costs its user an afternoon.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -33,10 +33,16 @@ class Config(Struct, frozen=True, kw_only=True):
     cpus: int | None = None
     #: bytes of main memory that tasks may reserve; ``None``: what this process may use
     memory: int | None = None
+    #: how many there are of what tasks may only count, besides GPUs that are found; ask ``Machine.countable``
+    countable: tuple[tuple[str, int], ...] = ()
     #: ``inline`` runs each task in the calling thread, at the call; ``simulated`` runs none, on virtual time
     mode: Literal["parallel", "inline", "simulated"] = "parallel"
     #: report a task that changes an ``IN`` argument
     strict: bool = False
+    #: called once in each worker process before its first task: a function, or ``module:name``; ``None``: nothing is
+    setup: Callable[[], object] | str | None = None
+    #: tasks after which a worker process is replaced by another; ``None``: it lives as long as the run
+    tasks_per_worker: int | None = None
     #: name of a scheduling policy
     scheduler: str = "fifo"
     #: absolute path of the run directory; ``None``: a temporary one
@@ -49,6 +55,13 @@ class Config(Struct, frozen=True, kw_only=True):
     progress: bool | None = None
     #: pending tasks at which the submitting program starts to wait
     window: int = 100_000
+    #: seconds without a task that begins, ends or runs, after which it is told why those that are pending wait;
+    #: ``None``: never
+    stall: float | None = 30.0
+    #: refuse to write a file that another program of this user is writing
+    file_locks: bool = True
+    #: seconds before the second attempt of tasks that do not say; ``None``: 1 after what looks like an outage, else 0
+    retry_delay: float | None = None
     #: absolute path of the directory for shared memory; ``None``: /dev/shm. Ask ``directories.memory_parent``.
     memory_dir: str | None = None
     #: bytes of shared memory for large objects; ``None``: half of what is free there
@@ -113,14 +126,20 @@ class Setting(Struct, frozen=True):
 SETTINGS: dict[str, Setting] = {
     "cpus": Setting("resources", readers.read_count),
     "memory": Setting("resources", readers.read_size),
+    "countable": Setting("resources", readers.read_countable),
     "mode": Setting("runtime", readers.read_one_of("parallel", "inline", "simulated")),
     "strict": Setting("runtime", readers.read_switch),
+    "setup": Setting("runtime", readers.read_function),
+    "tasks_per_worker": Setting("runtime", readers.read_count),
     "scheduler": Setting("runtime", readers.read_name),
     "run_dir": Setting("runtime", readers.read_path),
     "keep_run_dir": Setting("runtime", readers.read_one_of("always", "failed", "never")),
     "log": Setting("runtime", readers.read_switch),
     "progress": Setting("runtime", readers.read_switch),
     "window": Setting("runtime", readers.read_count),
+    "stall": Setting("runtime", readers.read_ageing),
+    "file_locks": Setting("runtime", readers.read_switch),
+    "retry_delay": Setting("runtime", readers.read_delay),
     "memory_dir": Setting("runtime", readers.read_path),
     "store_capacity": Setting("runtime", readers.read_size),
     "spill_dir": Setting("runtime", readers.read_path),
@@ -145,7 +164,7 @@ _TABLES = ("resources", "runtime", "constraints")
 _DETECTED = frozenset(
     {
         *("cpus", "memory", "log", "progress", "memory_dir", "store_capacity", "run_dir", "spill_dir"),
-        *("serialization_memory", "store"),
+        *("serialization_memory", "store", "retry_delay", "setup", "tasks_per_worker"),
         *("tuning", "profiles", "resources_file", "storage"),
     }
 )

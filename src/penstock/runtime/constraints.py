@@ -1,7 +1,9 @@
 """Constraints: the names users write, and the requirements they become.
 
-Names are accepted in any case, with or without underscores. Values may be taken from the environment, ``"$VAR"`` or
-``"${VAR}"``, read when the task is first called; or a settings file gives them, in a table for each task.
+Names are accepted in any case, with or without underscores. A name that is none of ours and is given a whole number is
+that of a countable resource; settings say how many there are (``[resources.countable]``). Values may be taken from the
+environment, ``"$VAR"`` or ``"${VAR}"``, read when the task is first called; or a settings file gives them, in a table
+for each task.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from penstock.model.resources import Auto, Requirements
 from penstock.tuning import spec as auto_spec
 from penstock.units import parse_rate, parse_size
 
-__all__ = ["NAMES", "canonical", "of_tasks", "requirements"]
+__all__ = ["NAMES", "canonical", "ensure_readable", "is_constraint", "named", "of_tasks", "requirements"]
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
@@ -32,10 +34,13 @@ def _units(value: Any) -> int:
 
 
 def _memory(value: Any) -> int:
-    """Bytes; a number without a unit is in GB, as in the systems our users come from."""
-    size = parse_size(value, default_unit="GB")
+    """Bytes; a number needs a unit: it would be MB here as everywhere, and is GB where many of our users come from."""
+    size = parse_size(value)
     if size < 0:
         raise ConfigError(f"{value!r} is negative")
+    if size and str(value).strip()[-1] in "0123456789.":
+        number = str(value).strip()
+        raise ConfigError(f'it has no unit; write "{number}GB" (what PyCOMPSs means by it), or "{number}MB"')
     return size
 
 
@@ -85,8 +90,46 @@ def canonical(name: str) -> str:
     squeezed = name.replace("_", "").casefold()
     if squeezed in _SPELLINGS:
         return _SPELLINGS[squeezed]
-    hint = did_you_mean(name.casefold(), NAMES) or did_you_mean(squeezed, _SPELLINGS)
+    # Only what is clearly one of ours: any other name may be counted, and one that is not is refused at the call.
+    hint = did_you_mean(name.casefold(), NAMES, 0.7) or did_you_mean(squeezed, _SPELLINGS, 0.7)
+    if not hint and name.isidentifier():
+        return name.casefold()
     raise DefinitionError(f"@constraint has no {name!r}{hint} (known are {', '.join(NAMES)})")
+
+
+def is_constraint(name: str) -> bool:
+    """Whether this is a spelling of a constraint of ours."""
+    return name.replace("_", "").casefold() in _SPELLINGS
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in NAMES:
+        return NAMES[name](value)
+    try:
+        return _units(value)
+    except ConfigError as error:
+        known = ", ".join(NAMES)
+        raise ConfigError(f"{error}; no constraint has that name (known are {known}), so it would be counted") from None
+
+
+def named(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Constraints as a program writes them, by their canonical names."""
+    constraints: dict[str, Any] = {}
+    for name, value in written.items():
+        known = canonical(name)
+        if known in constraints:
+            raise DefinitionError(f"@constraint gives {known} twice")
+        constraints[known] = value
+    return constraints
+
+
+def ensure_readable(constraints: Mapping[str, Any], task: str, *, io: bool) -> None:
+    """Refuse values that cannot be understood, as far as they do not come from the environment."""
+    literal = {name: value for name, value in constraints.items() if "$" not in str(value)}
+    try:
+        requirements(literal, task, io=io)
+    except ConstraintError as error:
+        raise DefinitionError(str(error)) from None
 
 
 def of_tasks(tables: object, shown: str) -> dict[str, dict[str, Any]]:
@@ -103,7 +146,7 @@ def of_tasks(tables: object, shown: str) -> dict[str, dict[str, Any]]:
             try:
                 known = canonical(name)
                 if "$" not in str(value):
-                    NAMES[known](value)
+                    _read(known, value)
             except (DefinitionError, ConfigError) as error:
                 raise ConfigError(f"{where} {name} = {value!r}: {error}") from None
             values[known] = value
@@ -117,11 +160,12 @@ def requirements(constraints: Mapping[str, Any], task: str, *, io: bool) -> Requ
     for name, written in constraints.items():
         value = _expand(written, name, task) if isinstance(written, str) else written
         try:
-            values[name] = NAMES[name](value)
+            values[name] = _read(name, value)
         except ConfigError as error:
             shown = f"{written!r}" if written == value else f"{written!r} (which is {value!r})"
             raise ConstraintError(f"@constraint of task {task}: {name}={shown}: {error}") from None
-    words = tuple(sorted((name, value) for name, value in values.items() if NAMES[name] is _word))
+    words = tuple(sorted((name, value) for name, value in values.items() if NAMES.get(name) is _word))
+    countable = tuple(sorted((name, value) for name, value in values.items() if name not in NAMES))
     bandwidth = values.get("storage_bw", 0.0)
     auto = bandwidth if isinstance(bandwidth, Auto) else None
     return Requirements(
@@ -132,6 +176,7 @@ def requirements(constraints: Mapping[str, Any], task: str, *, io: bool) -> Requ
         0.0 if auto is not None else bandwidth,
         values.get("storage_size", 0),
         auto,
+        countable=countable,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import CallError
+from penstock.executors.coroutines import yields
 from penstock.executors.programs import ProgramBody
 from penstock.executors.wire import STREAM
 from penstock.model.directions import Direction
@@ -23,6 +24,8 @@ __all__ = ["Declaration", "Place", "Sizes", "checked_size"]
 Place = int | str
 #: bytes of each output, or by parameter; ``"returns"`` is what the function returns
 Sizes = Mapping[str, int] | int | None
+
+_LONGEST_LABEL = 200
 
 
 def checked_size(written: Any) -> int | dict[str, int]:
@@ -43,12 +46,16 @@ class Declaration:
     signature: inspect.Signature
     #: parameters that are not plain IN
     directions: Mapping[str, Direction] = field(default_factory=dict)
+    #: the direction of its first parameter is written, and is IN
+    first_is_in: bool = False
     #: declared number of return values; -1 takes whatever comes as one value, STREAM is any number of values
     returns: int = -1
     #: of a stream: how many of its outputs may be unused before it is held back; 0 is without limit
     ahead: int = 0
     priority: int = 0
     retries: int | None = None
+    #: seconds before the second attempt; ``None``: as the settings say
+    retry_delay: float | None = None
     timeout: float | None = None
     on_failure: OnFailure = OnFailure.FAIL
     #: it does only input and output: decorated with @io
@@ -57,16 +64,24 @@ class Declaration:
     constraints: Mapping[str, Any] = field(default_factory=dict)
     #: it is carried out by MPI processes: decorated with @mpi
     mpi: MPI | None = None
+    #: each call has arguments of its own, arrays included, which it may change
+    private: bool = False
     #: for simulated runs: how long a call takes, how large what it makes is, and what it returns; as written, checked
     duration: Any = None
     size: Any = None
     simulated: Callable[..., Any] | None = None
+    #: how messages call a call of it besides its name: a text, or a function of the arguments
+    label: str | Callable[..., Any] | None = None
+    #: the declaration that this one is like, but for options of some calls
+    variant_of: Declaration | None = None
     #: other functions that do the same, each with its own constraints: those decorated with @implement
     implementations: tuple[Declaration, ...] = ()
     #: parameters by kind, and how many positional arguments a call may have
     positional: list[str] = field(init=False)
     least: int = field(init=False)
     most: float = field(init=False)
+    #: parameters that a keyword of a call can mean; any other keyword is one of ``**kwargs``, whatever its name
+    by_keyword: frozenset[str] = field(init=False)
     #: its body yields its outputs
     generator: bool = field(init=False)
 
@@ -78,7 +93,8 @@ class Declaration:
         keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
         self.least = len(required)
         self.most = float("inf") if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
-        self.generator = inspect.isgeneratorfunction(self.body)
+        self.by_keyword = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        self.generator = yields(self.body)
         if keywords:
             self.most = -1  # positional arguments alone never suffice
 
@@ -102,6 +118,18 @@ class Declaration:
         """Parameters of which each rank of an MPI task receives its part."""
         return [name for name, direction in self.directions.items() if direction.scatter]
 
+    def label_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """What a call is called, in one line."""
+        label = self.label
+        if callable(label):
+            try:
+                label = label(*args, **kwargs)
+            except Exception as error:
+                raise CallError(
+                    f"task {self.name}: the function that gives its label raised {type(error).__name__}: {error}"
+                ) from error
+        return " ".join(str(label).split())[:_LONGEST_LABEL] if label is not None else ""
+
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuse arguments that do not fit the signature, at the line of the call."""
         if not kwargs and self.least <= len(args) <= self.most:
@@ -120,9 +148,9 @@ class Declaration:
                 for position in range(first, len(args)):
                     yield position, f"*{name}[{position - first}]", args[position], direction
             elif parameter.kind is parameter.VAR_KEYWORD:
-                for keyword in kwargs.keys() - self.signature.parameters.keys():
+                for keyword in [keyword for keyword in kwargs if keyword not in self.by_keyword]:
                     yield keyword, keyword, kwargs[keyword], direction
-            elif name in kwargs:
+            elif name in kwargs and name in self.by_keyword:
                 yield name, name, kwargs[name], direction
             elif name in self.positional and self.positional.index(name) < len(args):
                 position = self.positional.index(name)

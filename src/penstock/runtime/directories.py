@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 
 from penstock.errors import ConfigError
-from penstock.executors.forkserver_main import remove_directories
+from penstock.executors.disposable import hold, let_go, places_of, remove_directories, sweep
+from penstock.executors.layer_files import LayerFolder
+from penstock.model.resources import StorageLayer
 from penstock.runtime.config import Config
 
 __all__ = ["SHARED_MEMORY", "Directories", "free_bytes", "memory_parent"]
@@ -33,15 +37,29 @@ def free_bytes(folder: str) -> int:
     return status.f_bavail * status.f_frsize
 
 
+@contextlib.contextmanager
+def _told_of(setting: str, directory: str | None) -> Iterator[None]:
+    """If a directory that the user has named cannot be made, say so."""
+    try:
+        yield
+    except OSError as error:
+        if directory is None:
+            raise
+        raise ConfigError(
+            f"{setting}: cannot make a directory at {directory}: {error.strerror}; name another one"
+        ) from None
+
+
 class Directories:
     """Made at the start of a run; ``disposable`` ones are removed at its end, however it ends."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, layers: Sequence[StorageLayer]) -> None:
         parent = memory_parent(config)
         mark = f"penstock-{os.getuid()}-{os.getpid()}-{os.urandom(4).hex()}"
         self._keep = config.keep_run_dir if config.run_dir is not None else "never"
-        # Inline, there is no fork server to clean up after a program that is killed: make nothing before it is needed.
-        needed = config.mode != "inline"
+        # Inline, there is no fork server to clean up after programs that are killed: make nothing before it is needed.
+        self._alone = config.mode == "inline"
+        needed = not self._alone
         self.run_dir = config.run_dir or os.path.join(tempfile.gettempdir(), mark)
         self.memory_dir = os.path.join(parent or self.run_dir, mark)
         #: bytes that are free for shared memory; 0 where there is none
@@ -50,19 +68,37 @@ class Directories:
         self.disposable = [self.memory_dir, self.spill_dir]
         if config.run_dir is None:
             self.disposable.append(self.run_dir)
+        #: what goes with the run, however that ends: also its folders on storage layers
+        self.temporary = [*self.disposable, *(LayerFolder(layer.mount, mark).work for layer in layers)]
         try:
             if needed or config.writes_log:
-                os.makedirs(self.run_dir, mode=0o777 if config.run_dir else 0o700, exist_ok=True)
+                with _told_of("run_dir", config.run_dir):
+                    if config.run_dir is None:
+                        hold(self.run_dir)
+                    else:
+                        os.makedirs(self.run_dir, exist_ok=True)
             if needed:
-                for directory in (self.memory_dir, self.spill_dir):
-                    os.makedirs(directory, mode=0o700)
+                hold(self.memory_dir)
+                with _told_of("spill_dir", config.spill_dir):
+                    self._make_spill_dir()
         except BaseException:
             self.remove(ok=False)
             raise
 
+    def _make_spill_dir(self) -> None:
+        """A disk that is full now may have room when there is something to spill; whoever writes there tries again."""
+        try:
+            hold(self.spill_dir)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+
     def remove(self, *, ok: bool) -> None:
         """Remove what is disposable, and the run directory if it was not to be kept."""
         remove_directories([os.fsencode(directory) for directory in self.disposable])
+        let_go(self.disposable)
+        if self._alone:
+            sweep(places_of(self.temporary))
         if self._keep == "never" or (self._keep == "failed" and ok):
             with contextlib.suppress(OSError):
                 for name in ("events.jsonl",):

@@ -25,11 +25,14 @@ from penstock.errors import PenstockError, RuntimeStopped
 from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
+from penstock.model.commands import Launch, Settle
+from penstock.model.events import OutputReady, WorkerLost
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.settling import Settling, Waiter
+from penstock.runtime.stall_watch import StallWatch
 from penstock.runtime.stream_sources import StreamSources
 
 __all__ = ["Driver", "Waiter"]
@@ -59,11 +62,15 @@ class Driver(Settling):
         layers: Sequence[StorageLayer],
         recorder: Recorder,
         on_note: Callable[[events.Note], None],
+        stall: float | None,
     ) -> None:
         super().__init__()
         self.engine = engine
         self.executor = executor
         self.recorder = recorder
+        self._stalls = StallWatch(engine, recorder, stall, executor.only_starts)
+        #: seconds after which it is told that nothing moves
+        self._patience = stall
         self._log = recorder.log
         self._sleepers = 0
         self.streams = StreamSources(self)
@@ -71,6 +78,8 @@ class Driver(Settling):
         self.house = Housekeeping(segments, layers, recorder, self._told_of_file, inline=inline)
         #: told of states of persistent objects that no version refers to any more
         self.drop_state: Callable[[str], None] = lambda state: None
+        #: told when versions refer to states of persistent objects, after a time when none did
+        self.hold_states: Callable[[], None] = lambda: None
         #: told of what is learned about constraints
         self._on_note = on_note
         self._submissions = 0
@@ -105,20 +114,28 @@ class Driver(Settling):
             self._let_go(now)
         self._process([event], now)
         state = self.engine.state
-        if self._asleep_until > now + _SOON and (state.deadlines or state.backlogged or len(state.io_ready)):
+        if self._asleep_until > now + _SOON and (
+            state.deadlines
+            or state.backlogged
+            or len(state.io_ready)
+            or state.pauses
+            or not state.ledger.holders
+            or self.executor.only_starts()
+        ):
             self._wake_in_time()
 
     def _process(self, queue: list[events.Event], now: float) -> None:
         """Tell the engine events, carry out its commands, and go on with what these bring about."""
-        state = self.engine.state
+        engine, state = self.engine, self.engine.state
         for pending in queue:
-            if type(pending) is events.OutputReady:
+            if type(pending) is OutputReady:
                 pending = self.streams.take(pending)
-            elif type(pending) is events.WorkerLost:
+            elif type(pending) is WorkerLost:
                 heads = self._heads(pending.lane)
                 writers = range(pending.worker, pending.worker + 1 + pending.ranks)
+                self.house.put_back(pending.worker, [head.task for head in heads])
                 self.house.clear_after(writers, heads, set(state.segments), state.early)
-            answer = self.engine.handle(pending, now)
+            answer = engine.handle(pending, now)
             if self._log.active:
                 self.recorder.event(pending, now)
             if state.reports:
@@ -146,7 +163,8 @@ class Driver(Settling):
 
     def _wake_in_time(self) -> None:
         """The control thread sleeps longer than what has just happened allows."""
-        due = self.engine.next_look()
+        dues = (self.engine.next_look(), self._stalls.next_look(time.monotonic()))
+        due = min((time for time in dues if time is not None), default=None)
         if due is not None and due < self._asleep_until:
             self._asleep_until = 0.0
             self.wake()
@@ -179,7 +197,7 @@ class Driver(Settling):
             finally:
                 self._sleepers -= 1
             if self._broken is not None:
-                raise PenstockError("the control thread ended with an error") from self._broken
+                raise PenstockError("a thread of Penstock ended with an error") from self._broken
             if self._stopping and not reached():
                 raise RuntimeStopped("the runtime was stopped by another thread")
             return bool(done)
@@ -223,7 +241,8 @@ class Driver(Settling):
             self.house.remove_unfinished_files(head, worker, self.engine.state.early)
         self._give_up(Failure(FailureKind.STOPPED, "the runtime was stopped before this task was over"))
         try:
-            self._drain(show)
+            if self._broken is None:  # else the answers that it waits for may never come; files stay on their layers
+                self._drain(show)
         finally:
             versions = self.engine.state.versions.values()
             self.house.close({version.scratch for version in versions if version.scratch is not None})
@@ -276,7 +295,7 @@ class Driver(Settling):
     def _break(self, error: BaseException) -> None:
         """Our own fault: nobody may wait for ever for what will not come."""
         self._broken = error
-        message = f"the control thread of Penstock ended with {type(error).__name__}: {error}; please report this"
+        message = f"a thread of Penstock ended with {type(error).__name__}: {error}; please report this"
         self._give_up(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
 
     def _poll_eagerly(self, executor: NodeExecutor) -> list[tuple[int, int]]:
@@ -290,7 +309,10 @@ class Driver(Settling):
                 os.sched_yield()
         now = time.monotonic()
         with self.lock:
-            dues = (self.engine.next_look(), executor.end_idle(now), self.streams.next_look(now))
+            dues = (
+                *(self.engine.next_look(), executor.end_idle(now), self.streams.next_look(now)),
+                *(self._stalls.next_look(now), executor.kill_overdue(now)),
+            )
             due = min((time for time in dues if time is not None), default=None)
             # Under the lock: what is due earlier and comes right after must find that it has to wake us.
             self._asleep_until = float("inf") if due is None else due
@@ -414,15 +436,31 @@ class Driver(Settling):
         self, event: events.Published | events.Moved | events.Discarded | events.Spilled | events.Restored
     ) -> None:
         """Called by whoever moves files, when one is where it should be."""
-        with self.lock:
-            self.handle(event)
-            self._changed.notify_all()
+        try:
+            with self.lock:
+                self.handle(event)
+                self._changed.notify_all()
+        except BaseException as error:
+            self._break(error)  # in a thread of ours, where nobody else would hear of it
+            raise
         if self._thread is not None:
             self.after()  # inline, this is inside it already
 
     def _run_inline(self) -> None:
+        """Run what was launched and what follows from it; nobody else would see to further attempts after a pause."""
+        self._run_launched()
+        while self.engine.state.pauses and not self._stopping:
+            due = self.engine.next_look()
+            with self.lock.raw:
+                self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
+            with self.lock:
+                self._tick()
+            self._run_launched()
+
+    def _run_launched(self) -> None:
         executor = self.executor
         assert isinstance(executor, InlineExecutor)
+        executor.await_turn(self._patience)
         with executor.turn:
             self.house.catch_up()
             while happened := executor.run_next():
@@ -436,12 +474,14 @@ class Driver(Settling):
     # --- commands -----------------------------------------------------------------------------------------------
 
     def _carry_out(self, command: commands.Command, now: float) -> events.Event | None:
-        if isinstance(command, commands.Launch):
+        if type(command) is Launch:
             if self._log.active:
                 self.recorder.launched(command, now)
+            if command.redirected:
+                self.house.reserve(command.layer)
             self.executor.launch(command)
             return None
-        if isinstance(command, commands.Settle):
+        if type(command) is Settle:
             return self._settle(command)
         return self._carry_out_rare(command, now)
 
@@ -457,10 +497,12 @@ class Driver(Settling):
                 self.house.divert(command)
             case commands.DropState(one):
                 self.drop_state(one)
+            case commands.HoldStates():
+                self.hold_states()
             case commands.Recall(_, lane):
                 return self.executor.recall(lane)
-            case commands.Kill(_, lane):
-                self.executor.kill(lane)
+            case commands.Kill(_, lane, ask):
+                self.executor.kill(lane, ask)
             case commands.Warm(_, executors):
                 return self.executor.warm(executors)
             case commands.Publish():

@@ -77,6 +77,8 @@ def _remove_traces(runtime: Runtime, *, ok: bool) -> None:
     from penstock.observe.records import RunEnded
 
     runtime.segments.close()
+    if runtime.claims is not None:
+        runtime.claims.close()
     state = runtime.driver.engine.state
     ok = ok and not state.failed
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from threading import get_ident
 from types import FrameType, TracebackType
 
 __all__ = ["EngineLock"]
@@ -32,13 +33,13 @@ class EngineLock:
 
     def __enter__(self) -> None:
         # Noted before the lock is taken: an exception in between would leave it locked for ever.
-        if threading.get_ident() == _MAIN:
+        if get_ident() == _MAIN:
             self._main = True
         self.raw.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.raw.release()
-        if self._main and threading.get_ident() == _MAIN:
+        if self._main and get_ident() == _MAIN:
             self._main = False
             if self._interrupted:
                 self._interrupted = False
@@ -46,7 +47,7 @@ class EngineLock:
 
     def watch_interrupts(self) -> None:
         """Be asked about Ctrl-C from now on, unless the program deals with it in a way of its own."""
-        if threading.get_ident() != _MAIN:
+        if get_ident() != _MAIN:
             return
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _on_interrupt)
@@ -57,7 +58,7 @@ class EngineLock:
         if self in _watched:
             _watched.remove(self)
         # Only the main thread may change what happens; ours does as Python's does when nothing is watched.
-        if not _watched and threading.get_ident() == _MAIN and signal.getsignal(signal.SIGINT) is _on_interrupt:
+        if not _watched and get_ident() == _MAIN and signal.getsignal(signal.SIGINT) is _on_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def put_off(self) -> bool:

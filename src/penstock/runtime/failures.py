@@ -8,13 +8,14 @@ from penstock import errors
 from penstock.engine.lineage import PROGRAM, UNKNOWN
 from penstock.model.tasks import Failure, FailureKind
 
-__all__ = ["as_exception"]
+__all__ = ["as_exception", "own_exception"]
 
 _KINDS: dict[FailureKind, type[Exception]] = {
     FailureKind.RETURNS: errors.ReturnsMismatch,
     FailureKind.SERIALIZATION: errors.SerializationError,
     FailureKind.CHANGED_INPUT: errors.ArgumentChanged,
     FailureKind.DIED: errors.WorkerDied,
+    FailureKind.SETUP: errors.SetupFailed,
     FailureKind.TIMEOUT: errors.TaskTimeout,
     FailureKind.CANCELLED: errors.TaskCancelled,
     FailureKind.DEPENDENCY: errors.DependencyFailed,
@@ -33,19 +34,20 @@ def as_exception(failure: Failure) -> BaseException:
     """The user's own exception, caused by a ``TaskFailed`` that tells the rest; or one of ours."""
     if failure.kind is FailureKind.EXCEPTION:
         story = errors.TaskFailed(_story(failure))
-        own = _unpickled(failure)
-        if own is None:
+        own = own_exception(failure)
+        if own is None or isinstance(own, SystemExit):  # who waits for a task that exits need not exit
             return story
         own.__cause__ = story
         return own
     text = failure.message if failure.kind is FailureKind.STOPPED else _story(failure)
     error = _KINDS[failure.kind](text)
-    if failure.kind in (FailureKind.DEPENDENCY, FailureKind.CANCELLED):
-        error.__cause__ = _unpickled(failure)
+    if failure.kind in (FailureKind.DEPENDENCY, FailureKind.CANCELLED, FailureKind.SETUP):
+        error.__cause__ = own_exception(failure)
     return error
 
 
-def _unpickled(failure: Failure) -> BaseException | None:
+def own_exception(failure: Failure) -> BaseException | None:
+    """What the task raised, if it could travel."""
     if failure.exception is None:
         return None
     try:

@@ -2,24 +2,78 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError
+from penstock.errors import CallError, PenstockError
+from penstock.model.data import VersionId
 from penstock.model.events import FileDropped, HomeWanted
 from penstock.model.tasks import Failure
+from penstock.runtime.reverting import await_given_up
 
 if TYPE_CHECKING:
     from penstock.engine.state import VersionRecord
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["bring_home", "drop_copies", "wait_for_file"]
+__all__ = ["bring_home", "claim", "drop_copies", "ensure_not_missing", "newest_version", "wait_for_file"]
+
+
+def newest_version(runtime: Runtime, path: str) -> VersionId | None:
+    """The version of a file that is with the tasks and counts; None if what is on disk does.
+
+    One that could not be made does not count from when the program knows: then it is the one called before it, which
+    tasks may still be making.
+    """
+    files, driver = runtime.files, runtime.driver
+    newest, state = files.newest.get(path), driver.engine.state
+    record = state.versions.get(newest) if newest is not None else None
+    if newest is None or record is None:
+        return None
+    if record.outcome is None and runtime.given_up:
+        await_given_up(runtime)
+    if type(record.outcome) is not Failure:
+        return newest
+    with driver.lock:
+        for number in reversed(state.files.get(path, {})):
+            outcome = state.versions[number].outcome
+            if type(outcome) is not Failure or outcome.path[0] in driver.unobserved:
+                break
+        else:
+            number = 0
+        if number == newest:
+            return newest
+        if number:
+            files.newest[path] = number
+        elif os.path.lexists(path):
+            del files.newest[path]
+        else:
+            return None  # it is known why there is no such file
+        driver.released.append(newest)
+    return number or None
+
+
+def claim(runtime: Runtime, wanted: dict[str, tuple[str, bool]]) -> None:
+    """Refuse to write files that another program is writing: the two would mix without a word.
+
+    ``wanted`` says of each path how messages call the argument, and whether it is a directory.
+    """
+    claims = runtime.claims
+    found = None if claims is None else claims.claim((path, directory) for path, (_, directory) in wanted.items())
+    if found is not None:
+        path, other = found
+        raise CallError(
+            f"{wanted[path][0]} names {path}, which another program, {other}, is writing too; wait until it has ended, "
+            f"write elsewhere, or set file_locks to false (PENSTOCK_FILE_LOCKS=false) if that does no harm"
+        )
 
 
 def wait_for_file(runtime: Runtime, path: str, *, alone: bool) -> None:
     """Wait until a file is complete under its own name, and nobody uses it any more if that matters."""
+    for folder in runtime.files.around(path):
+        wait_for_file(runtime, folder, alone=alone)
     driver = runtime.driver
     state = driver.engine.state
-    version = runtime.files.newest.get(path)
+    version = newest_version(runtime, path)
 
     def ready() -> bool:
         if path in driver.house.unnamed:
@@ -37,6 +91,14 @@ def wait_for_file(runtime: Runtime, path: str, *, alone: bool) -> None:
         outcome = driver.house.unnamed.pop(path, None)
     if outcome is not None:
         raise runtime.observe(outcome)
+
+
+def ensure_not_missing(runtime: Runtime, path: str) -> None:
+    """If there is no such file and it is known why, say that."""
+    version = runtime.files.newest.get(path)
+    record = runtime.driver.engine.state.versions.get(version) if version is not None else None
+    if record is not None and type(record.outcome) is Failure and not os.path.lexists(path):
+        raise runtime.observe(record.outcome)
 
 
 def _versions(runtime: Runtime, path: str) -> list[VersionRecord]:

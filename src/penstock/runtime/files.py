@@ -28,11 +28,19 @@ def as_path(value: Any, where: str) -> str:
 
 
 class Files:
-    """Newest version of each file that tasks use."""
+    """Newest version of each file, or directory, that tasks use."""
 
     def __init__(self) -> None:
         self.newest: dict[str, VersionId] = {}
+        #: those of them that are directories
+        self.directories: set[str] = set()
         self._sweep_at = 1000
+
+    def around(self, path: str) -> list[str]:
+        """Directories that tasks use and that a path lies in, the innermost first."""
+        if not self.directories:
+            return []
+        return [folder for folder in map(str, Path(path).parents) if folder in self.directories]
 
     def open(self, path: Any, mode: str, options: dict[str, Any]) -> IO[Any]:
         """Open a file that tasks are done with."""
@@ -46,4 +54,5 @@ class Files:
         """Forget files whose versions are history: they are on disk under their own name."""
         if len(self.newest) >= self._sweep_at:
             self.newest = {path: version for path, version in self.newest.items() if lives(version)}
+            self.directories &= self.newest.keys()
             self._sweep_at = max(1000, 2 * len(self.newest))

@@ -20,7 +20,7 @@ from penstock.runtime.constraints import requirements
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.mpi_declaration import world_of
 from penstock.runtime.profiles import Profiles
-from penstock.runtime.shipping import Surroundings, ship, travels_by_name
+from penstock.runtime.shipping import ImportedSurroundings, Surroundings, ship, travels_by_name
 from penstock.runtime.tuning import Tuning
 
 __all__ = ["Functions"]
@@ -37,7 +37,13 @@ class Functions:
         tuning: Tuning,
         profiles: Profiles,
         constraints: Mapping[str, Mapping[str, Any]],
+        retry_delay: float | None,
+        *,
+        strict: bool = False,
     ) -> None:
+        #: of tasks that do not say
+        self._retry_delay = retry_delay
+        self._strict = strict
         self._tuning = tuning
         self._profiles = profiles
         #: given in settings, by the name of a task or ``module:name``
@@ -47,36 +53,81 @@ class Functions:
         self._segments = segments
         self._numbers = itertools.count(1)
         self._specs: dict[Declaration, TaskSpec] = {}
+        #: those of calls with options of their own, by their function and what is of their own
+        self._variants: dict[tuple[Any, ...], TaskSpec] = {}
+        #: those that also take something else
+        self._alike: dict[tuple[Any, ...], Declaration] = {}
         #: what functions that travel by value refer to
         self._surroundings: dict[Declaration, Surroundings] = {}
+        #: in strict mode: what others do
+        self._imported: dict[Declaration, ImportedSurroundings] = {}
 
     def spec(self, declaration: Declaration) -> TaskSpec:
         """What the engine knows of a function."""
         spec = self._specs.get(declaration)
+        if self._imported and declaration in self._imported:
+            self._imported[declaration].refuse_changes()
         if spec is not None and not (self._surroundings and self._has_changed(declaration)):
             return spec
         return self._new(declaration)
 
-    def duration(self, declaration: Declaration) -> float | None:
+    def duration(self, spec: TaskSpec) -> float | None:
         """Mean seconds of a function's body, if it has run."""
-        return self._engine.state.expected(self.spec(declaration))
+        return self._engine.state.expected(spec)
 
     def _has_changed(self, declaration: Declaration) -> bool:
-        all_ = (declaration, *declaration.implementations)
-        return any(one.changed() for one in map(self._surroundings.get, all_) if one is not None)
+        for one in (declaration, *declaration.implementations) if declaration.implementations else (declaration,):
+            surroundings = self._surroundings.get(one)
+            if surroundings is not None and surroundings.changed():
+                return True
+        return False
 
     def _new(self, declaration: Declaration) -> TaskSpec:
+        if declaration.variant_of is not None:
+            return self._variant(declaration, declaration.variant_of)
+        spec = self._specs[declaration] = self._whole(declaration)
+        return spec
+
+    def _whole(self, declaration: Declaration) -> TaskSpec:
         spec = self._plain(declaration)
         if declaration.implementations:
             spec = self._open(declaration, spec)
         self._engine.ensure_possible(declaration.name, spec.requirements)
-        self._specs[declaration] = spec
         return spec
+
+    def _variant(self, declaration: Declaration, usual: Declaration) -> TaskSpec:
+        """The spec of calls with options of their own: the function is the same, unless it takes something else."""
+        changes = {
+            "priority": declaration.priority,
+            "retries": declaration.retries,
+            "retry_delay": self._retry_delay if declaration.retry_delay is None else declaration.retry_delay,
+            "timeout": declaration.timeout,
+            "on_failure": declaration.on_failure,
+        }
+        if declaration.constraints != usual.constraints:
+            # All that are alike are the first of them.
+            first = self._alike.setdefault((usual, *changes.values(), repr(declaration.constraints)), declaration)
+            if first is not declaration:
+                return self.spec(first)
+            whole = self._specs[declaration] = self._whole(declaration)
+            return whole
+        spec = self.spec(usual)
+        key = (spec.function, *changes.values())
+        if key not in self._variants:
+            others = tuple(replace(one, **changes) for one in spec.implementations)
+            self._variants[key] = replace(spec, **changes, implementations=others)
+        return self._variants[key]
 
     def _open(self, declaration: Declaration, plain: TaskSpec) -> TaskSpec:
         """A task that any of several functions does: what becomes of a failure is said by the first of them."""
         others = tuple(
-            replace(self._plain(one), priority=plain.priority, retries=plain.retries, on_failure=plain.on_failure)
+            replace(
+                self._plain(one),
+                priority=plain.priority,
+                retries=plain.retries,
+                retry_delay=plain.retry_delay,
+                on_failure=plain.on_failure,
+            )
             for one in declaration.implementations
         )
         need = replace(plain.requirements, or_else=tuple(other.requirements for other in others))
@@ -112,6 +163,8 @@ class Functions:
             identity,
             self._profiles.of(number, identity),
             world=world,
+            retry_delay=self._retry_delay if declaration.retry_delay is None else declaration.retry_delay,
+            yields=world is None and (declaration.generator or declaration.streams),
         )
         self._make_ready(declaration, spec)
         return spec
@@ -124,7 +177,9 @@ class Functions:
             ensure_mpi(spec.name, spec.world, inline=isinstance(self._executor, InlineExecutor))
         self._executor.functions[spec.function] = ship(spec.function, declaration, self._segments)
         if not travels_by_name(declaration.body):
-            self._surroundings[declaration] = Surroundings(declaration.body)
+            self._surroundings[declaration] = Surroundings(declaration.name, declaration.body, strict=self._strict)
+        elif self._strict:
+            self._imported[declaration] = ImportedSurroundings(declaration.name, declaration.body)
 
     def _given(self, declaration: Declaration) -> Mapping[str, Any]:
         """What settings say of a task, in the place of its decorators."""

@@ -1,4 +1,5 @@
-"""Futures: what a task call gives at once, and where its value will be.
+"""Futures: what a task call gives at once, and where its value will be. It is long because a future answers to the
+standard library, to the driver, to tasks that update it and to the program, and what each sees must agree.
 
 A ``Future`` is a ``concurrent.futures.Future``: the standard library's ``wait`` and ``as_completed`` accept it, and it
 can be awaited. There may be a million of them, so the parts that only a waiting thread needs (a condition, a list
@@ -13,15 +14,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from penstock.data.limits import behind
 from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.data.serializer import load
 from penstock.data.slots import current
-from penstock.errors import CallError, PenstockError, SerializationError, StorageError
-from penstock.model.data import FileRef, Slot, Value, VersionId
+from penstock.data.stand_ins import Promised
+from penstock.errors import CallError, NotAValue, PenstockError, SerializationError, StorageError
+from penstock.model.data import FileRef, Slot, Value, VersionId, in_segments
 from penstock.model.tasks import Failure, FailureKind
 from penstock.runtime.recovery import read
+from penstock.runtime.reverting import Placed, takes_back
 
 if TYPE_CHECKING:
     from penstock.runtime.driver import Driver
@@ -31,29 +35,33 @@ __all__ = ["Future", "PlacedFuture", "StreamedFuture", "as_completed", "wait"]
 
 T = TypeVar("T")
 
-_UNLOADED = object()
+UNLOADED = object()
 _PENDING = "PENDING"
 _FINISHED = "FINISHED"
 _CANCELLED = "CANCELLED_AND_NOTIFIED"
 _making = threading.Lock()
 
 
-class Future(concurrent.futures.Future[T], Generic[T]):
+class Future(Promised, concurrent.futures.Future[T], Generic[T]):
     """The value of a task's output, now or later."""
 
-    __slots__ = ("_callbacks", "_cond", "_outcome", "_runtime", "_state", "_task", "_value", "_version", "_waiting")
+    __slots__ = (
+        *("_callbacks", "_cond", "_name", "_outcome", "_runtime", "_state", "_task", "_value", "_version", "_waiting"),
+    )
 
     _runtime: Runtime
     _outcome: Slot | Failure | None
 
-    def __init__(self, runtime: Runtime, task: int, version: VersionId) -> None:
+    def __init__(self, runtime: Runtime, task: int, version: VersionId, name: str = "") -> None:
         # The base class is not initialised: it would make a lock and two lists for each of a million futures.
         self._runtime = runtime
         self._task = task
+        #: of the function
+        self._name = name
         self._version = version
         self._state = _PENDING
         self._outcome = None
-        self._value: Any = _UNLOADED
+        self._value: Any = UNLOADED
         self._cond: threading.Condition | None = None
         self._waiting: list[Any] | None = None
         self._callbacks: list[Callable[[Any], object]] | None = None
@@ -81,7 +89,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         self._outcome = outcome
         cancelled = type(outcome) is Failure and outcome.kind is FailureKind.CANCELLED
         self._state = _CANCELLED if cancelled else _FINISHED
-        if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
+        if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes) and in_segments(outcome):
             self._runtime.stored.add(self)
         # Whoever makes the condition after this line looks at the state afterwards; nobody is missed.
         return self._cond is not None or self._callbacks is not None
@@ -114,17 +122,27 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     def keep(self) -> None:
         """The run is over: map the value while its segment is still there."""
-        if self._value is _UNLOADED:
+        if self._value is UNLOADED:
             with contextlib.suppress(Exception):  # whoever asks for the value will be told
                 self._load()
 
-    def renew(self, task: int, version: VersionId) -> VersionId:
+    def renew(self, task: int, version: VersionId, name: str) -> VersionId:
         """A task updates the value this future stands for: it is pending again; gives the version it stood for."""
-        old, self._version, self._task = self._version, version, task
+        old, self._version, self._task, self._name = self._version, version, task, name
         self._state = _PENDING
         self._outcome = None
-        self._value = _UNLOADED
+        self._value = UNLOADED
         return old
+
+    def settle_with(self, value: Any) -> None:
+        """It stands for a value that the program has."""
+        self._state = _FINISHED
+        self._value = value
+
+    @property
+    def outcome(self) -> Slot | Failure | None:
+        """Its value as it lies in the store, or why there is none."""
+        return self._outcome
 
     @property
     def version(self) -> VersionId:
@@ -136,6 +154,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         return self._version, None
 
     @property
+    def known(self) -> Any:
+        """The value as the program has it, which it may have given to tasks since; None if it has not asked for it."""
+        return None if self._value is UNLOADED else self._value
+
+    @property
     def runtime(self) -> Runtime:
         """The run it belongs to."""
         return self._runtime
@@ -144,6 +167,16 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def task_id(self) -> int:
         """Number of the task that makes it."""
         return self._task
+
+    @property
+    def name(self) -> str:
+        """Name of that task's function."""
+        return self._name
+
+    @property
+    def label(self) -> str:
+        """How messages call the task."""
+        return f"task {self._name}#{self._task}" if self._name else f"task {self._task}"
 
     # --- concurrent.futures -------------------------------------------------------------------------------------
 
@@ -166,7 +199,9 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             self._wait(timeout)
         if self._runtime.driver.engine.naming:
             self._runtime.driver.await_names()
-        if self._value is _UNLOADED:
+        if self._value is UNLOADED:
+            if type(self._outcome) is Failure and takes_back(self._runtime, self):
+                return self.result(timeout)
             self._load(timeout)
         return self._value  # type: ignore[no-any-return]
 
@@ -178,10 +213,16 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             if self._runtime.driver.engine.naming:
                 self._runtime.driver.await_names()
             return None
-        error = self._runtime.observe(self._outcome)
+        if takes_back(self._runtime, self):
+            return self.exception(timeout)
+        error = self._error(self._outcome)
         if self._state == _CANCELLED:
             raise error
         return error
+
+    def _error(self, failure: Failure) -> BaseException:
+        """What the program is told of a failure."""
+        return self._runtime.observe(failure)
 
     def look(self) -> None:
         """If it has failed, the program knows."""
@@ -220,7 +261,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         outcome = self._outcome
         assert outcome is not None
         if type(outcome) is Failure:
-            raise self._runtime.observe(outcome)
+            raise self._error(outcome)
         if type(outcome) is FileRef:
             self._value = outcome.path
         elif type(outcome) is Value:
@@ -228,6 +269,14 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             self._value = read(self._runtime, self._version, outcome, lambda one: _load(one, segments, task), timeout)
 
     # --- the rest -----------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Self:
+        """Itself: a copy of what holds futures holds the same ones."""
+        self._runtime.copied.add(self)
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if current.outgoing is None:
@@ -238,12 +287,12 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         state = {_PENDING: "pending", _CANCELLED: "cancelled"}.get(self._state, "done")
         if type(self._outcome) is Failure and state == "done":
             state = "failed"
-        return f"<Future of task {self._task}: {state}>"
+        return f"<Future of {self.label}: {state}>"
 
     def __bool__(self) -> bool:
         if type(self._outcome) is Failure:
             return True  # the standard library asks this of failed ones, in wait() for the first exception
-        raise PenstockError(f"{self!r} has no truth value yet: use wait_on(it) or it.result()")
+        raise NotAValue(f"{self!r} has no truth value yet: use wait_on(it) or it.result()")
 
     def __del__(self) -> None:
         runtime = getattr(self, "_runtime", None)
@@ -256,8 +305,10 @@ class StreamedFuture(Future[T]):
 
     __slots__ = ("_on_update", "fixed")
 
-    def __init__(self, runtime: Runtime, task: int, version: VersionId, on_update: Callable[[], None]) -> None:
-        super().__init__(runtime, task, version)
+    def __init__(
+        self, runtime: Runtime, task: int, version: VersionId, name: str, on_update: Callable[[], None]
+    ) -> None:
+        super().__init__(runtime, task, version, name)
         self._on_update = on_update
         #: it is part of a stream that a task was given as a whole, so no task may update it for now
         self.fixed = False
@@ -265,22 +316,20 @@ class StreamedFuture(Future[T]):
     @property
     def loaded(self) -> bool:
         """Whether the program has its value."""
-        return self._value is not _UNLOADED
+        return self._value is not UNLOADED
 
-    @property
-    def outcome(self) -> Slot | Failure | None:
-        """Its value as it lies in the store, or why there is none."""
-        return self._outcome
-
-    def renew(self, task: int, version: VersionId) -> VersionId:
+    def renew(self, task: int, version: VersionId, name: str) -> VersionId:
         self._on_update()
-        return super().renew(task, version)
+        return super().renew(task, version, name)
 
 
-class PlacedFuture(Future[T]):
+class PlacedFuture(Placed, Future[T]):
     """Stands in a collection of the program for a number or string that a task replaces; ``wait_on`` takes it out."""
 
-    __slots__ = ()
+    __slots__ = ("original",)
+
+    def be_original(self) -> None:
+        self.settle_with(self.original)
 
 
 def _load(outcome: Any, segments: Segments, task: int) -> Any:
@@ -291,6 +340,8 @@ def _load(outcome: Any, segments: Segments, task: int) -> Any:
     except Exception as error:
         if isinstance(error, OSError) and segments.holds(error.filename):
             raise PenstockError(f"the result of task {task} cannot be read from the store: {error}") from error
+        if limit := behind(error):
+            raise PenstockError(f"the result of task {task} cannot be loaded: {error}; {limit}") from error
         raise SerializationError(
             f"the result of task {task} cannot be loaded in the main program: {type(error).__name__}: {error}. "
             f"Defining its class in a module instead of the main program usually helps."

@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.data.segments import Segments
+from penstock.data.segments import Access, Segments
 from penstock.engine.state import Early, IOTaskRecord, TaskRecord
+from penstock.executors.disposable import hold, let_go
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.mover import Mover, discard, link, publish, relocate, secure
-from penstock.executors.written_files import private_folder, streaming_owner
+from penstock.executors.written_files import finished_owner, forget_folder, private_folder, streaming_owner
 from penstock.model.commands import Discard, Divert, Free, Move, Publish
 from penstock.model.data import SegmentId, TaskId
 from penstock.model.events import Discarded, Moved, Published, Restored, Spilled
@@ -50,6 +51,8 @@ class Housekeeping:
         self._segments = segments
         run = os.path.basename(segments.memory_dir)
         self._folders = {layer.name: LayerFolder(layer.mount, run) for layer in layers}
+        #: layers on which this run is known to live
+        self._reserved: set[str] = set()
         self._recorder = recorder
         self._tell = tell
         self._mover = Mover(inline=inline)
@@ -65,6 +68,13 @@ class Housekeeping:
         #: files whose newest version could not be given its name, until somebody is told
         self.unnamed: dict[str, Failure] = {}
 
+    def reserve(self, layer: str) -> None:
+        """A task is about to write on a layer."""
+        if layer not in self._reserved:
+            self._reserved.add(layer)
+            with contextlib.suppress(OSError):  # the task meets it too, and says so
+                self._folders[layer].reserve()
+
     def catch_up(self) -> None:
         """Do what waits, in the calling thread, where the movers have none of their own."""
         self._mover.catch_up()
@@ -76,7 +86,7 @@ class Housekeeping:
 
     def divert(self, command: Divert) -> None:
         """New segments go to disk, or to memory again."""
-        self._segments.full = command.to_disk
+        self._segments.diversion.set(command.to_disk)
 
     def free(self, command: Free, now: float) -> None:
         """Nobody can read a segment any more."""
@@ -84,9 +94,11 @@ class Housekeeping:
         self._mover.do(lambda: self._free(command))
 
     def _free(self, command: Free) -> None:
-        self._segments.remove(command.segment)
-        if command.tell:
-            self._tell(Discarded(f"s{command.segment}"))
+        try:
+            self._segments.remove(command.segment)
+        finally:  # the engine waits for an answer; what could not be removed goes with the run's folder
+            if command.tell:
+                self._tell(Discarded(f"s{command.segment}"))
 
     # --- files --------------------------------------------------------------------------------------------------
 
@@ -100,6 +112,7 @@ class Housekeeping:
 
     def _discard(self, command: Discard) -> None:
         discard(command.path)
+        forget_folder(self._segments, os.path.dirname(command.path))
         if command.tell:
             self._tell(Discarded(command.path))
 
@@ -116,6 +129,7 @@ class Housekeeping:
             if command.layer:
                 folder = self._folders[command.layer]
                 target = folder.finished(command.name, -command.version, 0, temp=command.temp)
+                self.reserve(command.layer)
                 folder.make_room_for(target)
             streams += self._emulated_streams(command.source, target)
             for stream in streams:
@@ -148,7 +162,7 @@ class Housekeeping:
             return []
         from penstock.executors.emulation import from_layers
 
-        os.makedirs(self._segments.memory_dir, mode=0o700, exist_ok=True)
+        hold(self._segments.memory_dir)
         return from_layers(layers, self._segments.memory_dir)
 
     def _emulated_streams(self, *paths: str) -> list[EmulatedStream]:
@@ -168,6 +182,7 @@ class Housekeeping:
         """The run is over: leave nothing on layers but files that could not be brought home."""
         for folder in self._folders.values():
             shutil.rmtree(folder.work, ignore_errors=True)
+            let_go([folder.work])
             with contextlib.suppress(OSError):
                 for entry in os.scandir(folder.kept):
                     if not any(is_below(path, entry.path) for path in needed):
@@ -180,13 +195,23 @@ class Housekeeping:
         path = command.target
         try:
             (link if command.link else publish)(command.source, command.target)
-        except OSError as error:
+        except Exception as error:  # whatever it was, the engine waits for an answer
             path = command.source
             self.unnamed[command.target] = _unnamed(error, command)
+            forget_folder(self._segments, os.path.dirname(path))  # it is all there is of the file, and stays
         self._recorder.published(command.version, path, time.monotonic())
         self._tell(Published(command.version, path))
 
     # --- remains ------------------------------------------------------------------------------------------------
+
+    def put_back(self, worker: int, tasks: list[TaskId]) -> None:
+        """Undo what a dead process was changing in place, before anybody goes on with it."""
+        path = self._segments.undo_path(worker)
+        if path is not None and os.path.exists(path):
+            from penstock.data.undo import put_back_of
+
+            segments = self._segments
+            put_back_of(path, tasks, lambda one: segments.map(one, spilled=False, access=Access.IN_PLACE).view)
 
     def clear_after(
         self, writers: range, heads: list[TaskRecord], known: set[SegmentId], early: Mapping[TaskId, Early]
@@ -212,6 +237,10 @@ class Housekeeping:
         outputs = enumerate(task.call.outputs, start=task.call.returns)
         files = [(one.file, one.temp, index in delivered) for index, one in outputs if one.file is not None]
         folders = [private_folder(self._segments, file, task.task, str(worker)) for file, _, _ in files]
+        finished = finished_owner(task.attempt)
+        folders += [
+            private_folder(self._segments, file, task.task, finished) for file, _, is_over in files if not is_over
+        ]
         owner = streaming_owner(str(worker), task.attempt)
         streamed = [one.file for one in task.call.outputs if one.file is not None and one.stream]
         folders += [private_folder(self._segments, file, task.task, owner) for file in streamed]
@@ -224,7 +253,11 @@ class Housekeeping:
                 # Put in its place by an attempt that did not live to say so.
                 folders.append(os.path.dirname(layer.finished(file, task.task, task.attempt, temp=temp)))
         for folder in folders:
-            self._mover.do(functools.partial(shutil.rmtree, folder, ignore_errors=True))
+            self._mover.do(functools.partial(self._remove_folder, folder))
+
+    def _remove_folder(self, folder: str) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        forget_folder(self._segments, folder)
 
     def finish(self) -> None:
         """Return when what was asked for so far is done; no private copy lies about then."""
@@ -256,10 +289,11 @@ def not_home(file: str, kept: str, why: str) -> Failure:
     return Failure(FailureKind.EXCEPTION, message, told, path=(f"that wrote {file}",))
 
 
-def _unnamed(error: OSError, command: Publish) -> Failure:
+def _unnamed(error: Exception, command: Publish) -> Failure:
+    known = error if isinstance(error, OSError) else OSError(errno.EIO, f"{type(error).__name__}: {error}")
     message = (
         f"the finished file cannot be given its name {command.target}, and is kept as {command.source}: "
-        f"{error.strerror}"
+        f"{known.strerror}"
     )
-    told = pickle.dumps(type(error)(error.errno, message))
+    told = pickle.dumps(type(known)(known.errno, message))
     return Failure(FailureKind.EXCEPTION, message, told, path=(f"that wrote {command.target}",))

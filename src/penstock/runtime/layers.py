@@ -21,6 +21,7 @@ from penstock.runtime.readers import (
     Reader,
     nearest,
     read_count,
+    read_countable,
     read_name,
     read_path,
     read_rate,
@@ -65,6 +66,7 @@ class NodeKind(Struct, frozen=True):
     io_executors: int | None = None
     #: fastest first
     storage: tuple[StorageLayer, ...] | None = None
+    countable: tuple[tuple[str, int], ...] | None = None
 
 
 # --- what a run asks --------------------------------------------------------------------------------------------------
@@ -111,6 +113,7 @@ def nodes(config: Config) -> tuple[NodeKind, ...]:
             kind.memory or config.memory,
             kind.io_executors or config.io_executors,
             common if kind.storage is None else kind.storage,
+            config.countable if kind.countable is None else kind.countable,
         )
         for kind in kinds
     )
@@ -333,5 +336,6 @@ _NODE_KEYS: dict[str, Reader] = {
     "cpus": read_count,
     "memory": read_size,
     "io_executors": read_count,
+    "countable": read_countable,
     "storage": lambda value, base: value,
 }

@@ -7,10 +7,16 @@ environment of a batch job, and honour what others have set aside for us: CPU af
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
+
+from penstock.errors import ConfigError
+from penstock.executors.pools import VISIBLE
+from penstock.model.resources import GPUS
 
 __all__ = ["Machine", "NumaNode", "allow_many_files", "place_workers", "this_machine"]
 
@@ -47,10 +53,29 @@ class Machine(Struct, frozen=True):
     numa: tuple[NumaNode, ...]
     #: bytes of memory that nobody needs now, of those that we may use
     memory_free: int
+    #: GPUs that we may use, as CUDA names them; None if nothing is known of any
+    gpus: tuple[str, ...] | None = None
+    #: who says so
+    gpus_limit: str = ""
 
     def budget(self, given: int | None) -> int:
         """Bytes of memory for turning objects to bytes and back, over all processes of a run."""
         return given or max(_LEAST_BUDGET, self.memory_free // 4)
+
+    def countable(self, given: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        """What there is to be counted: the GPUs that are found, and what settings say."""
+        found = {GPUS: len(self.gpus)} if self.gpus else {}
+        return tuple(sorted({**found, **dict(given)}.items()))
+
+    def gpus_for(self, count: int) -> tuple[str, ...]:
+        """The names of so many GPUs; where nothing is known of any they are numbered."""
+        if self.gpus is None:
+            return tuple(map(str, range(count)))
+        if count > len(self.gpus):
+            raise ConfigError(
+                f"settings say {GPUS} = {count}, but there are {len(self.gpus)} that we may use ({self.gpus_limit})"
+            )
+        return self.gpus[:count]
 
     def properties(self, node: str) -> tuple[tuple[str, str], ...]:
         """What constraints may ask by name of a node like this machine."""
@@ -83,7 +108,22 @@ def this_machine(
         operating_system=system.sysname,
         numa=_numa(root, cpu_ids),
         memory_free=min(memory, _of_memory(root, "MemAvailable")),
+        **_gpus(root, environ),
     )
+
+
+def _gpus(root: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What CUDA would see: the list that somebody has set aside for us, else every one that the driver lists."""
+    if VISIBLE in environ:
+        names = [name.strip() for name in environ[VISIBLE].split(",")]
+        # CUDA stops at the first that is no device; -1 is the customary way to hide them all.
+        named = itertools.takewhile(lambda name: name and not name.startswith("-"), names)
+        return {"gpus": tuple(named), "gpus_limit": f"{VISIBLE}={environ[VISIBLE]}"}
+    try:
+        listed = len(os.listdir(os.path.join(root, "proc/driver/nvidia/gpus")))
+    except OSError:
+        return {}
+    return {"gpus": tuple(map(str, range(listed))), "gpus_limit": "listed by the driver"}
 
 
 def _cpus(root: str, environ: Mapping[str, str], allowed: int) -> tuple[int, str]:

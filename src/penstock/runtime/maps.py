@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from msgspec.structs import replace
 
 from penstock.data.segments import Access
 from penstock.data.serializer import load
 from penstock.data.slots import FailedElement
+from penstock.data.stand_ins import PromisedSequence
+from penstock.engine.retries import DEFAULT_RETRIES, pause_before
 from penstock.errors import DataLost
 from penstock.model.data import Slot, Value, VersionId
 from penstock.model.tasks import Failure, FailureKind, OnFailure
@@ -44,12 +46,14 @@ _AT_ONCE = 64
 class _Piece:
     """A range of items submitted as one task, which makes two versions: the results, and the failures among them."""
 
-    __slots__ = ("attempt", "failures", "indices", "mapped", "outcome", "task", "version", "versions")
+    __slots__ = ("attempt", "failures", "indices", "mapped", "outcome", "pauses", "task", "version", "versions")
 
-    def __init__(self, mapped: Mapped[Any], indices: range, attempt: int) -> None:
+    def __init__(self, mapped: Mapped[Any], indices: range, attempt: int, *, pauses: bool) -> None:
         self.mapped = mapped
         self.indices = indices
         self.attempt = attempt
+        #: it waits before it starts, so others need not wait for it
+        self.pauses = pauses
         self.outcome: Slot | Failure | None = None
         self.failures: dict[int, Failure] = {}
         self.task = 0
@@ -94,11 +98,13 @@ class _PieceFailures:
         piece.mapped._piece_done(piece)
 
 
-class Mapped(Sequence[Future[T]]):
+class Mapped(PromisedSequence, Sequence[Future[T]]):
     """The calls of a map: a sequence of futures, and ``results()`` for all values at once."""
 
     def __init__(self, runtime: Runtime, declaration: Declaration, items: list[Any]) -> None:
-        self._runtime = runtime
+        #: pieces are submitted later, but see what there was at the call
+        self._spec, self._outside = runtime.functions.spec(declaration), runtime.here.now()
+        self._runtime = runtime  # only now: a map that is refused has nothing to let go of
         self._declaration = declaration
         #: arguments of each call that is not over
         self._items: list[Any] = list(items)
@@ -164,6 +170,13 @@ class Mapped(Sequence[Future[T]]):
         for piece in pieces:
             self._runtime.cancel(piece.task, kill=True)
 
+    def __copy__(self) -> Self:
+        """Itself: no task can update its futures, so nobody can tell."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)  # as an argument of a task, it is the list of its values
 
@@ -184,24 +197,26 @@ class Mapped(Sequence[Future[T]]):
     def _size(self) -> int:
         """Items of the next piece: a few milliseconds of work, and never so many that lanes run dry at the end."""
         left = len(self._items) - self._next
-        seconds = self._runtime.functions.duration(self._declaration)
+        seconds = self._runtime.functions.duration(self._spec)
         if seconds is None or self._declaration.timeout is not None:
             return 1
         wanted = int(_PIECE / (seconds + _PER_ITEM))
         return max(1, min(wanted, -(-left // (_UNDER_WAY * self._runtime.cpus)), left))
 
-    def _submit(self, indices: range, attempt: int = 1) -> None:
-        piece = _Piece(self, indices, attempt)
+    def _submit(self, indices: range, attempt: int = 1, pause: float = 0.0) -> None:
+        piece = _Piece(self, indices, attempt, pauses=pause > 0)
         self._next = max(self._next, indices.stop)
-        self._under_way += 1
+        self._under_way += not piece.pauses
         where = slice(indices.start, indices.stop)
         self._pieces[where] = [piece] * len(indices)
         items = self._items[where]
         task, version, second = self._runtime.submit_piece(
-            self._declaration,
+            self._spec,
+            self._outside,
             items,
             piece,
             _PieceFailures(piece),
+            pause,
         )
         piece.task, piece.version, piece.versions = task, version, (version, second)
 
@@ -221,11 +236,11 @@ class Mapped(Sequence[Future[T]]):
     def _piece_done(self, piece: _Piece) -> None:
         """Called by the driver, without its lock, when a piece has ended."""
         with self._lock:
-            self._under_way -= 1
+            self._under_way -= not piece.pauses
             again = self._to_repeat(piece)
             settled = self._finish(piece, set(again))
-            for position in again:
-                self._submit(range(position, position + 1), piece.attempt + 1)
+            for position, pause in again.items():
+                self._submit(range(position, position + 1), piece.attempt + 1, pause)
             self._feed()
             if not self._left:
                 self._done.notify_all()
@@ -247,23 +262,26 @@ class Mapped(Sequence[Future[T]]):
         )
         return [future for future in asked if future.settle(self._outcome(future.position, piece))]
 
-    def _to_repeat(self, piece: _Piece) -> list[int]:
-        """Items to call again on their own: to find the one that killed its worker, or because they may be retried."""
+    def _to_repeat(self, piece: _Piece) -> dict[int, float]:
+        """Items to call again on their own: to find the one that killed its worker, or because they may be retried.
+
+        With the seconds to wait before.
+        """
         spec = self._runtime.functions.spec(self._declaration)
         if type(piece.outcome) is Failure:
             if piece.outcome.kind is FailureKind.DIED and len(piece.indices) > 1:
-                return list(piece.indices)
+                return dict.fromkeys(piece.indices, 0.0)
             if piece.outcome.kind is FailureKind.STOPPED:
                 self._give_up(piece.outcome)
             for position in piece.indices:
                 self._note_failure(position, replace(piece.outcome, path=(self._label(position),)))
-            return []
-        again = []
+            return {}
+        again = {}
         for offset, failure in piece.failures.items():
             position = piece.indices.start + offset
-            retries = 2 if spec.retries is None else spec.retries
+            retries = DEFAULT_RETRIES if spec.retries is None else spec.retries
             if spec.on_failure is OnFailure.RETRY and piece.attempt <= retries:
-                again.append(position)
+                again[position] = pause_before(spec, failure, piece.attempt, piece.task + offset)
             elif spec.on_failure is not OnFailure.IGNORE:
                 self._note_failure(position, replace(failure, path=(self._label(position),), attempt=piece.attempt))
         return again

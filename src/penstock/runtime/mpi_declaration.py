@@ -51,6 +51,12 @@ def world_of(mpi: MPI, need: Requirements, task: str) -> tuple[Requirements, Wor
     A task that computes takes the units of all its ranks at once. An I/O task takes bandwidth, room and one I/O
     executor, however many ranks it has.
     """
+    if need.countable:
+        name, count = need.countable[0]
+        raise ConstraintError(
+            f"@constraint of task {task}: {name}={count}: what is only counted is for tasks of one process, and this "
+            f"is an MPI task; have it hold a property of its nodes, or start the MPI program in an ordinary task"
+        )
     processes = whole_number(mpi.processes, "processes", task)
     per_node = whole_number(mpi.processes_per_node, "processes_per_node", task)
     if need.io:

@@ -9,12 +9,15 @@ import concurrent.futures
 import contextlib
 import os
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 from penstock.data.serializer import dump_stream
 from penstock.errors import CallError, ReturnsMismatch, TaskError
-from penstock.executors.early import checked_index, checked_position, exhaust, following, remaining
+from penstock.executors.coroutines import plain
+from penstock.executors.early import HandedIndices, checked_index, checked_position, exhaust, following, remaining
 from penstock.executors.nested import DoneFuture, DoneStream
+from penstock.executors.outside import undone
 from penstock.persistent.where import is_stored
 from penstock.runtime.declaration import Declaration
 
@@ -35,10 +38,10 @@ def call_here(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str,
     try:
         args = tuple(_resolved(argument, seen) for argument in args)
         kwargs = {name: _resolved(kwargs[name], seen) for name in kwargs}
-        with contextlib.ExitStack() as files:
+        with undone(), contextlib.ExitStack() as files:
             if not declaration.is_program:
                 args, kwargs = _with_open_files(declaration, args, kwargs, files)
-            value = declaration.body(*args, **kwargs)
+            value = plain(declaration.body)(*args, **kwargs)
         for _, _, argument, direction in declaration.accesses(args, dict(kwargs)) if declaration.directions else ():
             if direction.writes and is_stored(argument):
                 argument.mark_modified()
@@ -87,6 +90,7 @@ class _Kept:
         self._declaration = declaration
         self._arguments = (args, kwargs)
         self.values: dict[int, Any] = {}
+        self._over = HandedIndices()
 
     def value(self, obj: Any, index: int | None) -> None:
         """Keep an output."""
@@ -95,8 +99,9 @@ class _Kept:
             position = len(self.values)
             checked_position(declaration.name, position, index)
         else:
-            position = checked_index(declaration.name, declaration.returns, self.values.keys(), index)
+            position = checked_index(declaration.name, declaration.returns, self._over, index)
         data, buffers = dump_stream(obj, f"output {position} of task {declaration.name}")
+        self._over.add(position)
         self.values[position] = pickle.loads(data, buffers=[bytearray(buffer.raw()) for buffer in buffers])
 
     def file(self, path: Any) -> None:
@@ -104,7 +109,7 @@ class _Kept:
         args, kwargs = self._arguments
         given = os.path.abspath(os.fspath(path))
         for _, _, value, direction in self._declaration.accesses(args, dict(kwargs)):
-            if direction.file and direction.writes and os.path.abspath(os.fspath(value)) == given:
+            if direction.file and direction.writes and given in map(os.path.abspath, _paths(value)):
                 return
         raise TaskError(f"ready_file({path!r}): that is none of the files that task {self._declaration.name} writes")
 
@@ -121,6 +126,15 @@ class _Kept:
             return list(self.values.values())
         whole = [self.values.get(i) if i in self.values or parts is None else parts[i] for i in range(count)]
         return whole[0] if count == 1 else whole
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """The paths that an argument is, or holds."""
+    if isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _paths(part)
+    else:
+        yield os.fspath(value)
 
 
 def _resolved(obj: Any, seen: set[int]) -> Any:

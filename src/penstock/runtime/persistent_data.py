@@ -7,6 +7,7 @@ when that may leave the store. Nothing of the store itself is imported before a 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -19,7 +20,8 @@ from penstock.executors.mover import Mover
 from penstock.model.data import Value, VersionId
 from penstock.model.events import Provided, Released
 from penstock.model.tasks import Failure
-from penstock.persistent.where import close_store, current_store, is_stored, settings
+from penstock.persistent.where import close_store, current_store, is_stored, opened_store, settings, work_for
+from penstock.runtime.reverting import datum_of, standing
 
 if TYPE_CHECKING:
     from penstock.persistent.servers import StartedServers
@@ -54,8 +56,10 @@ def store_address(config: Config) -> str:
 class PersistentData:
     """The persistent objects that tasks of a run use."""
 
-    def __init__(self, runtime: Runtime, address: str) -> None:
+    def __init__(self, runtime: Runtime, address: str, folder: str | None) -> None:
+        """``folder`` is one that no other run has; None: tasks are only simulated."""
         self._runtime = runtime
+        work_for(folder)
         self._servers: StartedServers | None = None
         #: the address of the store
         self.store = address
@@ -70,10 +74,12 @@ class PersistentData:
         #: objects that tasks of this run update
         self._updated: set[str] = set()
         #: the objects that futures gave when they were done, which are updated through them since
-        self._of_futures: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self.of_futures: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._sweep_at = 1000
         #: the store does not answer
         self._lost = False
+        #: the store knows that this run lives
+        self._held = False
         #: speaks to the store, so that the control thread need not
         self._dropper = Mover("objects")
 
@@ -82,7 +88,7 @@ class PersistentData:
     def read(self, obj: Any, arguments: Arguments, where: str) -> VersionId:
         """The version that a call reads which is given an object."""
         identifier = obj._link.identifier
-        known = arguments.objects.get(identifier) or self._known.get(identifier)
+        known = arguments.objects.get(identifier) or self._standing(identifier)
         if obj._link.modified:
             if known is not None and known.by_task:
                 raise CallError(
@@ -108,7 +114,7 @@ class PersistentData:
             if identifier in seen:
                 continue
             seen.add(identifier)
-            known = arguments.objects.get(identifier) or self._known.get(identifier)
+            known = arguments.objects.get(identifier) or self._standing(identifier)
             if known is not None and identifier in self._updated:
                 versions.append(known.version)
             part = live(identifier)
@@ -119,12 +125,12 @@ class PersistentData:
         """The object that a future has given, if it is done and that is all it has given; None otherwise."""
         outcome = getattr(future, "_outcome", None)  # a stream as a whole has none
         if outcome is None:
-            return self._of_futures.get(future)
+            return self.of_futures.get(future)
         if type(outcome) is not Value or len(outcome.states) != 1 or outcome.buffers:
             return None
         reference = _reference_in(outcome.data)
         if reference is not None:
-            obj = self._of_futures[future] = self._named(*reference)
+            obj = self.of_futures[future] = self._named(*reference)
             return obj
         return None
 
@@ -147,6 +153,13 @@ class PersistentData:
             self.seen(identifier, named._link.token)
         return named
 
+    def _standing(self, identifier: str) -> KnownObject | None:
+        """What is known of an object; its state from before a task that failed, once the program knows of that."""
+        known = self._known.get(identifier)
+        if known is not None:
+            known.version = standing(self._runtime, known.version, f"the object {identifier}")
+        return known
+
     def _provided(self, obj: Any, arguments: Arguments) -> KnownObject:
         from penstock.persistent.links import reference
 
@@ -166,6 +179,7 @@ class PersistentData:
         """A call that is accepted makes the next version of an object."""
         self._written.add(obj.get_id())
         self._updated.add(obj.get_id())
+        arguments.replaces.append((version, self._known[obj.get_id()].version))
         self._succeed(obj.get_id(), KnownObject(version, by_task=True), arguments)
 
     def _succeed(self, identifier: str, known: KnownObject, arguments: Arguments) -> None:
@@ -204,7 +218,7 @@ class PersistentData:
         if identifier is None:
             self._take_back(obj)
             return
-        known = self._known.get(identifier)
+        known = self._standing(identifier)
         if known is None or not known.by_task:
             return
         if obj._link.modified and self._runtime.config.strict:
@@ -221,12 +235,13 @@ class PersistentData:
                 *(value._link.token, value._link.generation),
                 value._link.entry,
             )
+            obj._link.undeclared = value._link.undeclared
             obj.mark_unmodified()
 
     def _take_back(self, obj: Any) -> None:
         """The same for an object that is not stored yet: so far it was a datum like any other."""
         runtime = self._runtime
-        datum = runtime.identity.find(obj)
+        datum = datum_of(runtime, obj, f"this {type(obj).__name__}")
         if datum is None or datum.shared:
             return
         runtime.ensure_unchanged(datum, "make_persistent")
@@ -293,6 +308,16 @@ class PersistentData:
 
     # --- the end of states ----------------------------------------------------------------------------------------
 
+    def hold_states(self) -> None:
+        """Versions refer to states: what the store keeps of them is this run's. Called under the driver's lock."""
+        if not self._held:
+            self._held = True
+            self._dropper.do(self._hold)
+
+    def _hold(self) -> None:
+        with contextlib.suppress(StorageError):  # whoever wants to use it will be told
+            current_store().hold()
+
     def drop_state(self, state: str) -> None:
         """No version refers to a state any more. Called under the driver's lock."""
         identifier, _, token = state.rpartition("\n")
@@ -318,10 +343,21 @@ class PersistentData:
         self._known.clear()
         self._dropper.close()
         if not self._runtime.simulated:
-            close_store(self.store)
+            self._leave_store()
         if self._servers is not None:
             self._servers.stop()
             self.store = ""
+
+    def _leave_store(self) -> None:
+        """No task is left that could read what is kept for them."""
+        store = opened_store(self.store)
+        if store is not None and store.run in store.ends and not self._lost:
+            from penstock.persistent.upkeep import settle
+
+            with contextlib.suppress(StorageError):
+                settle(store, store.run)
+        work_for(None)
+        close_store(self.store)
 
 
 #: names that servers of this machine go by

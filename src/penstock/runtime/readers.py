@@ -7,7 +7,7 @@ ConfigError is) without saying where: its caller knows.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from penstock.units import parse_duration, parse_rate, parse_size
 
@@ -17,6 +17,9 @@ __all__ = [
     "read_ageing",
     "read_ceiling",
     "read_count",
+    "read_countable",
+    "read_delay",
+    "read_function",
     "read_io_scheduler",
     "read_name",
     "read_one_of",
@@ -31,6 +34,8 @@ __all__ = [
 
 Reader = Callable[[object, str], object]
 
+#: more than there are of anything; a slip of the finger must not make a list of a billion numbers
+_MOST_COUNTED = 1_000_000
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -40,6 +45,34 @@ def read_count(value: object, base: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError("expected a whole number above zero")
     return value
+
+
+def read_countable(value: object, base: str) -> tuple[tuple[str, int], ...]:
+    """A table of names and numbers, or on one line ``gpus=2,licences=4``."""
+    from penstock.runtime.constraints import is_constraint
+
+    forms = "expected names and whole numbers, such as gpus=2,licences=4"
+    if isinstance(value, str):
+        value = {name.strip(): count for name, _, count in (part.partition("=") for part in value.split(","))}
+    if not isinstance(value, Mapping):
+        raise ValueError(forms)
+    counted: dict[str, int] = {}
+    for name, count in value.items():
+        if not isinstance(name, str) or not name.isidentifier() or name.casefold() in counted:
+            raise ValueError(forms)
+        if is_constraint(name):
+            raise ValueError(f"{name} is a constraint of its own, and not only counted")
+        counted[name.casefold()] = read_count(count, base)
+        if counted[name.casefold()] > _MOST_COUNTED:
+            raise ValueError(f"nobody has {count} {name}: at most {_MOST_COUNTED} are counted")
+    return tuple(sorted(counted.items()))
+
+
+def read_function(value: object, base: str) -> object:
+    """A function that is given, or the place of one; whether it is there is asked by whoever needs it."""
+    if callable(value) or (isinstance(value, str) and all(value.strip().partition(":"))):
+        return value
+    raise ValueError("expected a function, or where it is found: module:name")
 
 
 def read_size(value: object, base: str) -> int:
@@ -129,6 +162,13 @@ def read_ageing(value: object, base: str) -> float | None:
     if seconds <= 0:
         raise ValueError('expected a duration above zero, or "off"')
     return seconds
+
+
+def read_delay(value: object, base: str) -> float:
+    """A duration, which may be zero."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError('expected a duration such as "5s"')
+    return parse_duration(value)
 
 
 def read_ceiling(value: object, base: str) -> float | None:

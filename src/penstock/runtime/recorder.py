@@ -15,6 +15,7 @@ from penstock.model import commands, events
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.resources import Node, StorageLayer
 from penstock.model.tasks import FailureKind, TaskCall, TaskSpec
+from penstock.model.waits import Wait
 from penstock.observe import records
 from penstock.observe.log import EventLog
 
@@ -130,9 +131,9 @@ class Recorder:
         if call.outputs and any(output.file for output in call.outputs):
             paths = [output.file or "" for output in call.outputs]
             temp = all(output.temp for output in call.outputs if output.file)
-            self.log.append(records.Submitted(*about, *how, paths, temp))
-        elif again:
-            self.log.append(records.Submitted(*about, *how, again=True))
+            self.log.append(records.Submitted(*about, *how, paths, temp, label=call.label))
+        elif again or call.label:
+            self.log.append(records.Submitted(*about, *how, again=again, label=call.label))
         else:
             self.log.append(records.Submitted(*about, *how))
 
@@ -155,6 +156,8 @@ class Recorder:
             spec.on_failure.value,
             need.processes,
             need.processes_per_node,
+            spec.retry_delay,
+            list(need.countable),
         )
         kind = records.Declared
         fields = zip(kind.__struct_fields__[-len(values) :], values, kind.__struct_defaults__, strict=True)
@@ -184,7 +187,9 @@ class Recorder:
 
     def _joined(self, node: Node, t: float) -> None:
         about = (node.name, node.cpus, node.memory, node.io_executors)
-        self.log.append(records.NodeJoined(t, *about, _layers(node.storage), list(node.properties)))
+        self.log.append(
+            records.NodeJoined(t, *about, _layers(node.storage), list(node.properties), list(node.countable))
+        )
 
     def _devices(self, t: float, node: str = "", layer: str = "") -> None:
         """Bandwidth or room was taken or given back: of one device, or of any."""
@@ -331,6 +336,11 @@ class Recorder:
     def published(self, version: int, path: str, now: float) -> None:
         """A file got its final name."""
         self.log.append(records.Published(now - self._start, version, path))
+
+    def stuck(self, seconds: float, waits: list[Wait], now: float) -> None:
+        """Nothing has moved for so long."""
+        waiting = [(wait.function, wait.count, wait.reason, wait.holder) for wait in waits]
+        self.log.append(records.Stuck(now - self._start, seconds, waiting))
 
 
 def _layers(layers: Iterable[StorageLayer]) -> list[records.Layer]:

@@ -13,44 +13,57 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from multiprocessing.process import current_process
+from typing import Any, ClassVar, NoReturn, Self
+
+from msgspec.structs import replace
 
 from penstock.data.buffers import BufferCache
+from penstock.data.limits import named_limits
+from penstock.data.refresh import refresh
 from penstock.data.segments import Segments
 from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
-from penstock.errors import RuntimeStopped
+from penstock.errors import CallError, RuntimeStopped
 from penstock.executors.inline import InlineExecutor
-from penstock.executors.layer_files import LayerFolder
+from penstock.executors.inside import folders_of_run, importing_in_worker
 from penstock.executors.node import NodeExecutor
+from penstock.executors.outside import Here
+from penstock.executors.preparing import leave
 from penstock.executors.wire import STREAM
 from penstock.executors.worker import Setup
 from penstock.graph.identity import Datum, Identity
-from penstock.model.data import FileRef, Piece, SegmentId, Slot, Value, VersionId, segments_of
+from penstock.model.data import FileRef, Piece, SegmentId, Slot, VersionId, in_segments, segments_of
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
-from penstock.model.resources import Node
-from penstock.model.tasks import Failure, TaskCall, TaskState
+from penstock.model.outside import Outside
+from penstock.model.resources import GPUS, Node
+from penstock.model.tasks import Failure, TaskCall, TaskSpec, TaskState
 from penstock.observe.log import EventLog
 from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
-from penstock.runtime.arguments import EMPTY, Arguments, plain
+from penstock.runtime.arguments import Arguments
 from penstock.runtime.config import Loaded, load_config
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
 from penstock.runtime.driver import Driver, Waiter
 from penstock.runtime.ending import Ending, end
 from penstock.runtime.failures import as_exception
+from penstock.runtime.file_claims import FileClaims
 from penstock.runtime.files import Files
 from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
+from penstock.runtime.given_setup import setup_of
 from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.lost_changes import refuse_lost_changes
 from penstock.runtime.machine import Machine, allow_many_files, place_workers, this_machine
+from penstock.runtime.memories import Memories, Token
 from penstock.runtime.persistent_data import KnownObject, PersistentData, store_address
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
+from penstock.runtime.simple_arguments import packed_simply
 from penstock.runtime.spills import spill_folders, store_rules
 from penstock.runtime.streams import open_stream
 from penstock.runtime.tuning import Tuning
@@ -72,6 +85,8 @@ class Runtime:
     _future: ClassVar[type[Future[Any]]] = Future
 
     def __new__(cls, **settings: Any) -> Self:
+        if folders_of_run.memory:
+            settings |= _inside_worker()
         loaded = load_config(settings, os.environ, os.getcwd())
         if session.simulation is not None or loaded.config.mode == "simulated":
             from penstock.runtime.simulated_runtime import SimulatedRuntime
@@ -88,12 +103,13 @@ class Runtime:
         self.cpus = config.cpus or machine.cpus
         self._pid = os.getpid()
         self._started = time.monotonic()
+        self.here = Here()
         allow_many_files()
         ready, follows_data = ready_set(config.scheduler)
         self.layers = storage_layers(config)
-        self.directories = Directories(config)
+        self.directories = Directories(config, self.layers)
         self.run_dir = self.directories.run_dir
-        with contextlib.ExitStack() as undo:
+        with named_limits(), contextlib.ExitStack() as undo:
             undo.callback(self.directories.remove, ok=False)
             self._start(machine, ready, follows_data, undo)
             undo.pop_all()
@@ -111,33 +127,53 @@ class Runtime:
         alone = config.mode == "inline"
         self.segments = Segments(memory_dir, spill_dir, writer=0, alone=alone, layer_dirs=folders)
         undo.callback(self.segments.close)
+        self.claims = FileClaims(memory_dir) if config.file_locks else None
         self.segments.admit(machine.budget(config.serialization_memory))
-        self.objects = PersistentData(self, store_address(config))
+        self.objects = PersistentData(self, store_address(config), memory_dir)
         self.tuning = Tuning(config.tuning)
         self.profiles = Profiles(config.profiles)
         engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules(), store=rules)
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
         self.driver = Driver(
-            engine, self._executor(machine), self.segments, self.layers, self._recorder, self.tuning.take_note
+            engine,
+            self._executor(machine),
+            self.segments,
+            self.layers,
+            self._recorder,
+            self.tuning.take_note,
+            config.stall,
         )
         undo.callback(self.driver.stop, lambda files, moved: None)
         undo.callback(self.objects.close)
         self.functions = Functions(
-            engine, self.driver.executor, self.segments, self.tuning, self.profiles, config.constraints
+            engine,
+            self.driver.executor,
+            self.segments,
+            self.tuning,
+            self.profiles,
+            config.constraints,
+            config.retry_delay,
+            strict=config.strict,
         )
         self.driver.drop_state = self.objects.drop_state
+        self.driver.hold_states = self.objects.hold_states
         self.identity = Identity(self._version_gone)
+        self.memories = Memories(self)
         self.buffers = BufferCache(self.segments, self._segment_made, self.segment_gone)
         self.files = Files()
+        #: tasks that were cancelled and still ran, until somebody has waited for their ends
+        self.given_up: set[int] = set()
         self.stopped = False
         self._ending = Ending()
         #: held by a thread while it enters a call; pickling runs code of the program's, which may call tasks as well
-        self._calling = threading.RLock()
+        self.calling = threading.RLock()
         self._task_numbers = itertools.count(1)
         self.new_version = itertools.count(1).__next__
         self._window = config.window
         #: futures and maps whose values lie in the store; what they hold at the end of the run is kept
         self.stored: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: futures that copies made by the program share: no task may update them
+        self.copied: weakref.WeakSet[Any] = weakref.WeakSet()
         for callback in session.on_start:
             callback(self)
         self._begin(machine)
@@ -154,8 +190,18 @@ class Runtime:
 
     def _executor(self, machine: Machine) -> NodeExecutor | InlineExecutor:
         config = self.config
+        prepare = setup_of(config)
+        gpus = machine.gpus_for(dict(machine.countable(config.countable)).get(GPUS, 0))
         if config.mode == "inline":
-            return InlineExecutor(machine.hostname, segments=self.segments, layers=self.layers, strict=config.strict)
+            return InlineExecutor(
+                machine.hostname,
+                segments=self.segments,
+                layers=self.layers,
+                strict=config.strict,
+                here=self.here,
+                setup=prepare,
+                gpus=gpus,
+            )
         segments = self.segments
         setup = Setup(
             segments.memory_dir,
@@ -166,8 +212,10 @@ class Runtime:
             store=self.objects.store,
             serialization_memory=machine.budget(config.serialization_memory),
             read_cache=config.read_cache,
+            prepare=leave(prepare, segments.memory_dir) if prepare is not None else "",
+            tasks=config.tasks_per_worker or 0,
+            authkey=bytes(current_process().authkey),
         )
-        run = os.path.basename(segments.memory_dir)
         return NodeExecutor(
             machine.hostname,
             self.cpus,
@@ -175,7 +223,8 @@ class Runtime:
             segments=segments,
             setup=setup,
             cpus=place_workers(machine.cpu_ids, machine.numa, self.cpus),
-            cleanup=[*self.directories.disposable, *(LayerFolder(layer.mount, run).work for layer in self.layers)],
+            gpus=gpus,
+            cleanup=self.directories.temporary,
             observe=self._recorder.worker,
             observe_world=self._recorder.world,
         )
@@ -184,36 +233,47 @@ class Runtime:
         config = self.config
         memory = config.memory or machine.memory
         name = machine.hostname
-        node = Node(name, self.cpus, memory, machine.properties(name), self.layers, config.io_executors)
+        countable = machine.countable(config.countable)
+        node = Node(name, self.cpus, memory, machine.properties(name), self.layers, config.io_executors, countable)
         self._recorder.started(__version__, list(sys.argv), config.scheduler, [node], time.time())
         self.driver.post(NodeJoined(node))
         self.driver.lock.watch_interrupts()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
-    def call(self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Submit a call; gives its future, or a list of them."""
+    def call(
+        self,
+        declaration: Declaration,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        make: Callable[[Runtime, int, VersionId, str], Future[Any]] | None = None,
+    ) -> Any:
+        """Submit a call; gives its future, or a list of them. ``make`` makes them, if not all of them are alike."""
         if self.stopped:
             raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
         if unsaved:
-            save_unsaved()
+            save_unsaved(every=False)
         spec = self.functions.spec(declaration)
         declaration.check(args, kwargs)
         driver, arguments, stream = self.driver, None, None
         # Between looking up the newest versions and making newer ones, no other thread's call may do the same.
-        with self._calling:
+        with self.calling:
             task = next(self._task_numbers)
             returned = tuple([self.new_version() for _ in range(declaration.outputs)])
-            packed = None if declaration.directions else plain(args, kwargs) if args or kwargs else EMPTY
-            if packed is not None:
-                call = TaskCall(task, spec, packed, writes=returned, returns=len(returned))
+            simple = None if declaration.directions else packed_simply(self, args, kwargs)
+            if simple is not None:
+                packed, read = simple
+                outside = self.here.now()
+                call = TaskCall(task, spec, packed, read, (), read, returned, len(returned), outside=outside)
             else:
                 arguments = Arguments(self, declaration, task)
                 packed = arguments.pack(args, kwargs)
-                call = arguments.wiring.call(task, spec, packed, returned)
+                call = arguments.wiring.call(task, spec, packed, returned, self.here.now())
+            if declaration.label is not None:
+                call = replace(call, label=declaration.label_of(args, kwargs))
             if declaration.returns == STREAM:
                 stream, returned = open_stream(self, call, declaration.ahead), ()
-            futures = self._submit(call, returned, arguments)
+            futures = self._submit(call, returned, arguments, make)
         driver.after()
         if driver.engine.unfinished >= self._window:
             driver.wait_until(lambda: driver.engine.unfinished < self._window * 0.9)
@@ -222,12 +282,17 @@ class Runtime:
         return futures[0] if declaration.returns <= 1 else futures
 
     def _submit(
-        self, call: TaskCall, returned: tuple[VersionId, ...], arguments: Arguments | None = None
+        self,
+        call: TaskCall,
+        returned: tuple[VersionId, ...],
+        arguments: Arguments | None = None,
+        make: Callable[[Runtime, int, VersionId, str], Future[Any]] | None = None,
     ) -> list[Future[Any]]:
-        driver = self.driver
-        futures: list[Future[Any]] = [self._future(self, call.task, version) for version in returned]
+        driver, make = self.driver, make or self._future
+        futures: list[Future[Any]] = [make(self, call.task, version, call.spec.name) for version in returned]
         with driver.lock:
-            self._refuse_if_stopped(call)
+            if self.stopped:
+                self._refuse(call)
             for future in futures:
                 driver.waiters[future._version] = future
             if arguments is not None:
@@ -238,17 +303,16 @@ class Runtime:
                 for effect in arguments.effects:
                     effect()
                 arguments.effects.clear()  # they hold the arguments, which hold them: large buffers would stay
-                driver.handle(Submitted(call, tuple(arguments.released)))
+                driver.handle(Submitted(call, tuple(arguments.released), replaces=tuple(arguments.replaces)))
                 self.files.tidy(driver.engine.lives)
             else:
                 driver.handle(Submitted(call))
             driver.submitted()
         return futures
 
-    def _refuse_if_stopped(self, call: TaskCall) -> None:
-        """Under the lock: another thread may have stopped the run since the call began, and workers are gone then."""
-        if self.stopped:
-            raise RuntimeStopped(f"task {call.spec.name} was called while another thread stopped the runtime")
+    def _refuse(self, call: TaskCall) -> NoReturn:
+        """Under the lock: another thread has stopped the run since the call began, and workers are gone."""
+        raise RuntimeStopped(f"task {call.spec.name} was called while another thread stopped the runtime")
 
     def _hold_file(self, version: VersionId, path: str, arguments: Arguments) -> None:
         """See that a file's version still lives: its writer may have ended since the arguments were packed."""
@@ -257,12 +321,14 @@ class Runtime:
             arguments.released.append(version)
 
     def submit_piece(
-        self, declaration: Declaration, items: list[Any], results: Waiter, failures: Waiter
+        self, spec: TaskSpec, outside: Outside, items: list[Any], results: Waiter, failures: Waiter, pause: float
     ) -> tuple[int, VersionId, VersionId]:
-        """Submit a piece of a map: many calls in one record; gives its number and the versions of its two outputs."""
-        spec = self.functions.spec(declaration)
+        """Submit a piece of a map, many calls in one record, to be started after a pause.
+
+        Gives its number and the versions of its two outputs.
+        """
         task, first, second = next(self._task_numbers), self.new_version(), self.new_version()
-        what = f"the items of a map of {declaration.name}"
+        what = f"the items of a map of {spec.name}"
         packed = dump(items, self.segments, what)
         call = TaskCall(
             task,
@@ -272,12 +338,14 @@ class Runtime:
             returns=2,
             segments=tuple(segments_of(packed)),
             items=len(items),
+            outside=outside,
         )
         with self.driver.lock:
-            self._refuse_if_stopped(call)
+            if self.stopped:
+                self._refuse(call)
             self.driver.waiters[first] = results
             self.driver.waiters[second] = failures
-            self.driver.handle(Submitted(call))
+            self.driver.handle(Submitted(call, pause=pause))
         self.driver.after()
         return task, first, second
 
@@ -294,7 +362,7 @@ class Runtime:
             self.identity.track(obj, version, shared=True)
         self.driver.after()
 
-    def value_of(self, datum: Datum | KnownObject) -> Any:
+    def value_of(self, datum: Datum | KnownObject | Token) -> Any:
         """The newest value of a datum; waits for it."""
         future = self._future(self, 0, datum.version)
         with self.driver.lock:
@@ -307,6 +375,20 @@ class Runtime:
             return future.result()
         finally:
             future._version = 0  # the datum's hold is not this future's to release
+
+    def take_back(self, obj: Any, datum: Datum, where: str) -> None:
+        """Bring an object up to date that tasks have changed as a whole; it is the program's own again."""
+        self.ensure_unchanged(datum, where)
+        if not refresh(obj, self.value_of(datum)):
+            raise CallError(
+                f"{where} has a {type(obj).__name__} that a task has replaced as a whole; pass what wait_on() gives "
+                f"for it"
+            )
+        self.forget(obj)
+
+    def has_given(self, obj: Any) -> bool:
+        """Whether an object that came from a task is the program's to tasks: they update it, or parts of its memory."""
+        return self.identity.find(obj) is not None or self.memories.may_have_changed(obj)
 
     def ensure_unchanged(self, datum: Datum, where: str) -> None:
         """Strict mode: refuse an object of which a change would be lost."""
@@ -327,11 +409,14 @@ class Runtime:
         """A future is gone. Called by finalisers, so it only leaves a note."""
         if version and not self.stopped and os.getpid() == self._pid:
             self.driver.released.append(version)
-            if type(outcome) is Value and (outcome.buffers or type(outcome.data) is not bytes):
+            if in_segments(outcome):
                 self.driver.wake()
 
     def _version_gone(self, version: VersionId) -> None:
-        self.let_go(version, Value(b"", [b""]))
+        """An object is gone, and nobody knows here how large its newest version is."""
+        self.let_go(version, None)
+        if not self.stopped and os.getpid() == self._pid:
+            self.driver.wake()
 
     def _segment_made(self, piece: Piece) -> None:
         with self.driver.lock:
@@ -356,6 +441,7 @@ class Runtime:
         save_unsaved()
         driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
         driver.house.finish()
+        self.memories.finish()
         with driver.lock:
             self.identity.look_around()
         if type(driver.executor) is NodeExecutor:
@@ -392,6 +478,8 @@ class Runtime:
                 return False
             self.driver.handle(CancelRequested(task, kill))
             ended = task not in tasks or (kill and record.doom is not None)
+            if task in tasks and record.doom is not None:
+                self.given_up.add(task)
         self.driver.after()
         return ended
 
@@ -407,8 +495,10 @@ class Runtime:
         driver = self.driver
         try:
             if not abort and not self.stopped:
-                save_unsaved()
+                save_unsaved(every=False)
                 driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
+                self.memories.finish()
+                save_unsaved()
         except BaseException:
             abort = True
             raise
@@ -428,3 +518,15 @@ class Runtime:
                 self.raise_unobserved()
         finally:
             session.leave(self)
+
+
+def _inside_worker() -> dict[str, Any]:
+    """Settings of a run that is made inside a worker, which may be killed at any time: all it leaves goes with our run.
+
+    If a module makes it that the worker imports, as the program did, it has no workers: they would import it as well.
+    """
+    folders = folders_of_run
+    run_dir = os.path.join(folders.spill, f"inside-{os.getpid()}-{os.urandom(4).hex()}")
+    places = {"memory_dir": folders.memory, "spill_dir": run_dir, "run_dir": run_dir}
+    mode = {"mode": "inline"} if importing_in_worker() else {}
+    return {**places, **mode, "log": False, "keep_run_dir": "never"}

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError, RuntimeStopped
-from penstock.executors.execution import inside_task
+from penstock.errors import ConfigError, PenstockError, RuntimeStopped
+from penstock.executors.inside import inside_task
 from penstock.persistent import where
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def _desk() -> Desk | None:
 where.settings.find = _store
 where.settings.desk = _desk
 _flags: dict[str, Any] = {}
+#: why no runtime could start with the settings of the command line, the environment and files
+unusable: ConfigError | None = None
 _was_stopped = False
 _starting = threading.RLock()
 #: while a program is simulated: every runtime it makes is, in this way
@@ -110,7 +112,12 @@ def start(**settings: Any) -> Runtime:
             raise PenstockError("a runtime is already running; stop() it first, or use `with Runtime(...)`")
         from penstock.runtime.runtime import Runtime  # half of what there is to import, and not needed before
 
-        runtime = Runtime(**{**_flags, **settings})
+        try:
+            runtime = Runtime(**{**_flags, **settings})
+        except ConfigError as error:
+            global unusable
+            unusable = None if settings else error
+            raise
         enter(runtime)
         return runtime
 
@@ -118,6 +125,7 @@ def start(**settings: Any) -> Runtime:
 def enter(runtime: Runtime) -> None:
     """Make a runtime the current one."""
     _install_hooks()
+    _finish_with_child()
     _stack.append(runtime)
 
 
@@ -183,12 +191,21 @@ def _install_hooks() -> None:
     sys.excepthook = note_failure
 
 
+def _finish_with_child() -> None:
+    """A child that ``multiprocessing`` has forked ends without exit handlers, but with those of ``multiprocessing``."""
+    module = sys.modules.get("multiprocessing.process")
+    if module is not None and module.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, _at_exit, exitpriority=0)
+
+
 def _at_exit() -> None:
     """Finish what the program has called, or give it up if the program fell over."""
     while _stack:
         unfinished = _stack[-1].driver.engine.unfinished
         try:
-            stop(abort=_failing)
+            stop(abort=_failing or sys.exception() is not None)
         except KeyboardInterrupt:
             stop(abort=True)
             sys.stderr.write(f"Interrupted: {unfinished} unfinished tasks were given up.\n")
@@ -226,4 +243,6 @@ atexit.register(_exit)
 
 def _forget_all() -> None:
     """A fork of the program has no runtime: its threads and workers belong to the parent."""
+    global _starting
     _stack.clear()
+    _starting = threading.RLock()  # a thread that is not here may have held it

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import sys
-from collections.abc import Callable
-from types import CellType, CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.data.own_classes import leave_own_classes
 from penstock.data.segments import Segments
 from penstock.data.serializer import LARGE, pack
-from penstock.errors import SerializationError
+from penstock.errors import ArgumentChanged, SerializationError
+from penstock.executors.used_names import ABSENT, Used, can_change, snapshot, used_by
 from penstock.executors.wire import Define
 from penstock.model.data import Value
 from penstock.runtime.declaration import Declaration
 
-__all__ = ["Surroundings", "import_attribute", "ship", "travels_by_name"]
+__all__ = ["ImportedSurroundings", "Surroundings", "import_attribute", "ship", "travels_by_name"]
 
 _findable: dict[str, bool] = {}
+
+#: bytes of a pickled global up to which it is compared at every call
+_SMALL = 4096
 
 
 def ship(function: int, declaration: Declaration, segments: Segments) -> Define:
     """The message that gives a worker the function."""
     import cloudpickle
 
+    leave_own_classes()
     name, body = declaration.name, declaration.body
     if not travels_by_name(body):
         _by_value_too(body)
@@ -35,8 +41,16 @@ def ship(function: int, declaration: Declaration, segments: Segments) -> Define:
             f"It refers to something that cannot be pickled; create that inside the function."
         ) from error
     code = Value(data) if len(data) <= LARGE else pack([data], (), segments)
-    scattered, ahead = declaration.scattered, declaration.ahead
-    return Define(function, name, code, declaration.returns, declaration.positional, scattered=scattered, ahead=ahead)
+    return Define(
+        function,
+        name,
+        code,
+        declaration.returns,
+        declaration.positional,
+        scattered=declaration.scattered,
+        ahead=declaration.ahead,
+        private=declaration.private,
+    )
 
 
 class _ByName:
@@ -47,7 +61,7 @@ class _ByName:
         self._path = body.__qualname__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return import_body, (self._module, self._path)
+        return import_body, (self._module, self._path, _unfinished())
 
 
 class _WithClasses:
@@ -81,17 +95,31 @@ def _reference(body: Callable[..., Any]) -> Any:
     return _WithClasses(reference, classes) if classes else reference
 
 
-def import_body(module: str, path: str) -> Callable[..., Any]:
-    """Import a task's function."""
-    found = import_attribute(module, path)
+def _unfinished() -> list[str]:
+    """The modules that are being imported, outermost first."""
+    specs = [(name, getattr(module, "__spec__", None)) for name, module in list(sys.modules.items())]
+    return [name for name, spec in specs if getattr(spec, "_initializing", False) and _can_import(name)]
+
+
+def import_body(module: str, path: str, unfinished: Sequence[str] = ()) -> Callable[..., Any]:
+    """Import a task's function; ``unfinished`` modules were being imported when it was called.
+
+    Of modules that import each other, some can only be imported in the order in which the program did it.
+    """
+    try:
+        found = import_attribute(module, path)
+    except (ImportError, AttributeError):
+        if not unfinished:
+            raise
+        for outer in unfinished:
+            importlib.import_module(outer)
+        found = import_attribute(module, path)
     body: Callable[..., Any] = getattr(found, "__wrapped__", found)
     return body
 
 
 def import_attribute(module: str, path: str) -> Any:
     """Import what a module holds under a qualified name, without binding methods."""
-    import importlib
-
     found: Any = importlib.import_module(module)
     for step in path.split("."):
         found = found.__dict__[step] if isinstance(found, type) else getattr(found, step)
@@ -141,51 +169,70 @@ def _by_value_too(body: Callable[..., Any]) -> None:
 class Surroundings:
     """The globals and closure cells that a function travelling by value takes along, as they were when it was sent.
 
-    A program or a notebook that binds one of these names anew expects the next call to see it.
+    The next call is to see what the program has bound anew or changed in place since. What is small is compared at each
+    call. For what is large that would cost more than the task: its length is, and in strict mode all of it.
     """
 
-    def __init__(self, body: Callable[..., Any]) -> None:
-        self._globals: list[tuple[dict[str, Any], str, Any]] = []
-        self._cells: list[tuple[CellType, Any]] = []
-        self._seen: set[int] = set()
-        self._note(body)
+    def __init__(self, task: str, body: Callable[..., Any], *, strict: bool) -> None:
+        self._task = task
+        used = used_by(body)
+        self._globals = [(one.place, one.name, one.value) for one in used if isinstance(one.place, dict)]
+        self._cells = [one for one in used if not isinstance(one.place, dict)]
+        self._small: list[tuple[Any, bytes]] = []
+        self._large: list[tuple[Used, int, bytes | None]] = []
+        for one in used:
+            if can_change(one.value) or (isinstance(one.value, type) and not travels_by_name(one.value)):
+                self._remember(one, snapshot(one.value), strict=strict)
+
+    def _remember(self, one: Used, before: bytes | None, *, strict: bool) -> None:
+        if before is None:
+            return
+        if len(before) <= _SMALL:
+            self._small.append((one.value, before))
+        else:
+            self._large.append((one, _length(one.value), before if strict else None))
 
     def changed(self) -> bool:
-        """Whether a call would meet other objects than those that were sent."""
+        """Whether a call would meet something else than what was sent."""
         for names, name, value in self._globals:
-            if names.get(name, _ABSENT) is not value:
+            if names.get(name, ABSENT) is not value:
                 return True
-        return any(_content(cell) is not value for cell, value in self._cells) if self._cells else False
+        if self._cells and any(one.now() is not one.value for one in self._cells):
+            return True
+        if self._small and any(snapshot(value) != before for value, before in self._small):
+            return True
+        return bool(self._large) and self._large_changed()
 
-    def _note(self, function: Any) -> None:
-        function = getattr(function, "__wrapped__", function)
-        if not isinstance(function, FunctionType) or id(function) in self._seen:
-            return
-        self._seen.add(id(function))
-        for name in _names(function.__code__):
-            value = function.__globals__.get(name, _ABSENT)
-            if value is not _ABSENT and not isinstance(value, ModuleType):
-                self._globals.append((function.__globals__, name, value))
-                if getattr(value, "__module__", None) == function.__module__:
-                    self._note(value)
-        for cell in function.__closure__ or ():
-            self._cells.append((cell, _content(cell)))
-
-
-_ABSENT = object()
-
-
-def _names(code: CodeType) -> set[str]:
-    """Names that a function and the functions inside it look up in their module."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names |= _names(constant)
-    return names
+    def _large_changed(self) -> bool:
+        for one, length, before in self._large:
+            if _length(one.value) != length:
+                return True
+            if before is not None and snapshot(one.value) != before:
+                raise ArgumentChanged(
+                    f"the program changed {one.name!r} ({type(one.value).__name__}), which task {self._task} uses, "
+                    f"after it was sent to the workers; it is too large to be compared at every call, so without "
+                    f"strict mode tasks see the old one: pass it as an argument, or bind the name to another object"
+                )
+        return False
 
 
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _ABSENT  # not bound yet
+class ImportedSurroundings:
+    """Strict mode: what a function refers to that workers import. They see it as its module makes it."""
+
+    def __init__(self, task: str, body: Callable[..., Any]) -> None:
+        self._task = task
+        self._module = body.__module__
+        self._used = [(one, snapshot(one.value)) for one in used_by(body)]
+
+    def refuse_changes(self) -> None:
+        """Raise if the program has changed something since the first call: no worker will see that."""
+        for one, before in self._used:
+            if one.now() is not one.value or (before is not None and snapshot(one.value) != before):
+                raise ArgumentChanged(
+                    f"the program changed {one.name!r} of module {self._module}, which task {self._task} uses, after "
+                    f"the first call; workers import the module and see what it says: pass it as an argument"
+                )
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list | dict | set | bytearray) else -1

@@ -12,9 +12,10 @@ from penstock.errors import CallError
 from penstock.model.data import FileRef, Value, VersionId
 from penstock.model.directions import Direction
 from penstock.model.tasks import TaskCall
-from penstock.runtime.arguments import EMPTY, Arguments, is_immutable
+from penstock.runtime.arguments import Arguments
 from penstock.runtime.declaration import Declaration, Place, Sizes
 from penstock.runtime.futures import Future
+from penstock.runtime.simple_arguments import EMPTY, is_immutable
 from penstock.runtime.simulated_durations import Timing
 from penstock.runtime.simulated_values import PlacedSimulatedFuture, Placeholder
 from penstock.sim.work import Work
@@ -56,7 +57,7 @@ class SimulatedArguments(Arguments):
         return type(None), ()  # of another run, where it is done or never will be
 
     def _access(self, place: Place, value: Any, direction: Direction, where: str) -> Any:
-        if isinstance(value, Placeholder) and direction.collection:
+        if isinstance(value, Placeholder) and direction.collection and not direction.file:
             if direction.writes:
                 len(value)  # which tells what is wrong with it
             return value
@@ -66,12 +67,12 @@ class SimulatedArguments(Arguments):
         """Nothing is ever made of it: its elements are those that the program knows."""
 
     def _placed(self, version: VersionId) -> Future[Any]:
-        return PlacedSimulatedFuture(self._runtime, self._task, version)
+        return PlacedSimulatedFuture(self._runtime, self._task, version, self._declaration.name)
 
     def _as_it_is(self, value: Any, where: str) -> Value:
         return _OLD
 
-    def _found(self, place: Place, path: str, where: str) -> FileRef:
+    def _found(self, place: object, path: str, kind: str, where: str) -> FileRef:
         """A file of the program's, of this machine, or one that is only described."""
         files = self._runtime.files
         size = 0 if files.lost(path) else files.size(path)  # the attempt will find that it is gone, and say with whom
@@ -79,7 +80,7 @@ class SimulatedArguments(Arguments):
             size = _by_name(self._sizes, self._declaration, place)
         if size is None:
             raise CallError(
-                f"{where} names the file {path}, which does not exist and which no task produces; a simulated run "
+                f"{where} names the {kind} {path}, which does not exist and which no task produces; a simulated run "
                 f'takes it as there if its size is declared: @task(size={{"{_name(self._declaration, place)}": "1GB"}})'
             )
         return FileRef(path, size)
@@ -101,7 +102,8 @@ def work_of(call: TaskCall, declaration: Declaration, timing: Timing, seconds: f
             size = each if each is not None and not files and not io else 0
         made.append(size)
     if isinstance(sizes, Mapping):
-        returned, traffic = sizes.get("returns", 0), 0
+        # A file that a parameter of that name is for is not what the function returns.
+        returned, traffic = 0 if "returns" in declaration.directions else sizes.get("returns", 0), 0
     else:
         returned = each * call.returns if each is not None and not files and not io else 0
         traffic = (timing.room(0) if each is None else each) if io and not files else 0

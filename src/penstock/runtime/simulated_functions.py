@@ -27,10 +27,11 @@ class SimulatedFunctions(Functions):
         tuning: Tuning,
         profiles: Profiles,
         constraints: Mapping[str, Mapping[str, Any]],
+        retry_delay: float | None,
         durations: Durations,
     ) -> None:
         # There is no executor that wants code.
-        super().__init__(engine, None, segments, tuning, profiles, constraints)  # type: ignore[arg-type]
+        super().__init__(engine, None, segments, tuning, profiles, constraints, retry_delay)  # type: ignore[arg-type]
         self._durations = durations
         #: by the number of the function
         self.timings: dict[int, Timing] = {}

@@ -28,7 +28,8 @@ def simulated_nodes(
         if number is not None and number < 1:
             raise ConfigError(f"{what}={number}; a simulated run needs at least one")
     if not kinds:
-        kinds = (NodeKind("node", 1, config.cpus, config.memory, config.io_executors, _storage(config)),)
+        counted = this_machine().countable(config.countable)
+        kinds = (NodeKind("node", 1, config.cpus, config.memory, config.io_executors, _storage(config), counted),)
     return [
         node
         for kind in kinds
@@ -57,6 +58,7 @@ def _alike(kind: NodeKind, count: int, cpus: int | None, memory: int | None, io_
                 machine.properties(name),
                 kind.storage or (),
                 kind.io_executors or io_executors,
+                kind.countable or (),
             )
         )
     return made

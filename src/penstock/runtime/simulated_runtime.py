@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
@@ -31,15 +32,16 @@ from penstock.observe.log import EventLog
 from penstock.observe.records import RunEnded
 from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
-from penstock.runtime.arguments import EMPTY, is_immutable
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
 from penstock.runtime.machine import this_machine
+from penstock.runtime.memories import Memories, Token
 from penstock.runtime.persistent_data import KnownObject, PersistentData
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.runtime import Runtime
+from penstock.runtime.simple_arguments import EMPTY, is_immutable
 from penstock.runtime.simulated_arguments import SimulatedArguments, work_of
 from penstock.runtime.simulated_driver import SimulatedDriver
 from penstock.runtime.simulated_durations import Durations, Timing
@@ -118,16 +120,26 @@ class SimulatedRuntime(Runtime):
         self.driver = SimulatedDriver(engine, options, main_time=plan.main_time)
         self.durations = Durations(plan.durations or {}, plan.default_duration, plan.seed)
         self.functions = SimulatedFunctions(
-            engine, self.segments, self.tuning, self.profiles, config.constraints, self.durations
+            engine,
+            self.segments,
+            self.tuning,
+            self.profiles,
+            config.constraints,
+            config.retry_delay,
+            self.durations,
         )
-        self.objects = PersistentData(self, "memory:")
+        self.objects = PersistentData(self, "memory:", None)
         self.identity = Identity(self._version_gone)
+        self.memories = Memories(self)  # which stays empty: nothing is ever changed
         self.files = SimulatedFiles(self.driver.executor.files, session.outside_files)
+        self.given_up = set()
+        self.claims = None  # no file is written
         self.stopped = False
         self._task_numbers = itertools.count(1)
         self.new_version = itertools.count(1).__next__
         self._window = config.window
         self.stored: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.copied: weakref.WeakSet[Any] = weakref.WeakSet()
         self._be_observed()
         self._join_nodes()
 
@@ -168,7 +180,9 @@ class SimulatedRuntime(Runtime):
 
     # --- calls --------------------------------------------------------------------------------------------------
 
-    def call(self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(  # type: ignore[override]  # all futures are alike here
+        self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Submit a call; gives its future, or a list of them."""
         if self.stopped:
             raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
@@ -178,7 +192,7 @@ class SimulatedRuntime(Runtime):
                 f"knows how many; a simulated run does not execute it. Declare returns=N."
             )
         if unsaved:
-            save_unsaved()
+            save_unsaved(every=False)
         driver = self.driver
         driver.count_program()
         spec = self.functions.spec(declaration)
@@ -194,12 +208,14 @@ class SimulatedRuntime(Runtime):
             arguments = SimulatedArguments(self, declaration, task, sizes)
             packed = arguments.pack(args, kwargs)
             call = arguments.wiring.call(task, spec, packed, returned)
+        if declaration.label is not None:
+            call = replace(call, label=declaration.label_of(args, kwargs))
         values = self._plan_work(declaration, call, args, kwargs)
         futures: list[Any] = self._submit(call, returned, arguments)
         driver.called(task)
         for index, future in enumerate(futures):
             doomed = values is None
-            future.describe(declaration.name, () if values is None else values[index : index + 1], doomed=doomed)
+            future.describe(() if values is None else values[index : index + 1], doomed=doomed)
         driver.after()
         if driver.engine.unfinished >= self._window:
             driver.wait_until(lambda: driver.engine.unfinished < self._window * 0.9)
@@ -264,10 +280,10 @@ class SimulatedRuntime(Runtime):
                 self.identity.track(obj, version, shared=True)
             self.driver.after()
 
-    def value_of(self, datum: Datum | KnownObject) -> Any:
+    def value_of(self, datum: Datum | KnownObject | Token) -> Any:
         """Wait for the tasks that update an object; it stays as the program left it."""
         super().value_of(datum)
-        return datum.object()
+        return None if isinstance(datum, Token) else datum.object()
 
     # --- waiting and ending -------------------------------------------------------------------------------------
 

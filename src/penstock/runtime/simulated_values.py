@@ -13,10 +13,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from penstock.data.slots import current
+from penstock.data.stand_ins import OPERATIONS, refuse
 from penstock.errors import SimulatedValueError
 from penstock.model.data import FileRef, Slot, Value, VersionId
 from penstock.model.tasks import Failure
-from penstock.runtime.futures import Future, PlacedFuture
+from penstock.runtime.futures import Future
+from penstock.runtime.reverting import Placed
 
 if TYPE_CHECKING:
     from penstock.runtime.simulated_runtime import SimulatedRuntime
@@ -95,79 +97,41 @@ def _needed(placeholder: Placeholder, how: str) -> NoReturn:
     )
 
 
-def _refuse(name: str, how: str) -> None:
-    def method(self: Placeholder, *args: Any, **kwargs: Any) -> NoReturn:
-        _needed(self, how)
-
-    method.__name__ = name
-    setattr(Placeholder, name, method)
-
-
-_ARITHMETIC = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
-for _operator in _ARITHMETIC.split():
-    for _form in (f"__{_operator}__", f"__r{_operator}__", f"__i{_operator}__"):
-        if _form != "__idivmod__":
-            _refuse(_form, "used in arithmetic")
-for _operator in ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil"):
-    _refuse(f"__{_operator}__", "used in arithmetic")
-for _operator in ("lt", "le", "gt", "ge"):
-    _refuse(f"__{_operator}__", "compared")
-for _operator, _how in {
-    "bool": "used as a condition",
-    "int": "made a number",
-    "float": "made a number",
-    "complex": "made a number",
-    "index": "used as an index",
-    "bytes": "made bytes",
-    "len": "asked for its length",
-    "length_hint": "asked for its length",
-    "iter": "iterated over",
-    "next": "iterated over",
-    "reversed": "iterated over",
-    "aiter": "iterated over",
-    "contains": "searched",
-    "getitem": "indexed",
-    "setitem": "changed",
-    "delitem": "changed",
-    "call": "called",
-    "enter": "used in a with statement",
-    "exit": "used in a with statement",
-    "aenter": "used in a with statement",
-    "aexit": "used in a with statement",
-    "await": "awaited",
-    "fspath": "used as a path",
-    "array": "made an array",
-    "array_ufunc": "used in arithmetic",
-    "array_function": "made an array",
-}.items():
-    _refuse(f"__{_operator}__", _how)
+refuse(
+    Placeholder,
+    {
+        **OPERATIONS,
+        "__bool__": "used as a condition",
+        "__length_hint__": "asked for its length",
+        **dict.fromkeys(("__next__", "__aiter__"), "iterated over"),
+        "__call__": "called",
+        **dict.fromkeys(("__enter__", "__exit__", "__aenter__", "__aexit__"), "used in a with statement"),
+        "__await__": "awaited",
+        "__array_ufunc__": "used in arithmetic",
+        **dict.fromkeys(("__array__", "__array_function__"), "made an array"),
+    },
+    _needed,
+)
 
 
 class SimulatedFuture(Future[T], Generic[T]):
     """The future of a simulated call; waiting for it lets virtual time pass."""
 
-    __slots__ = ("_declared", "_doomed", "_name")
+    __slots__ = ("_declared", "_doomed")
 
     _runtime: SimulatedRuntime
 
-    def __init__(self, runtime: SimulatedRuntime, task: int, version: VersionId) -> None:
-        super().__init__(runtime, task, version)
-        self._name = ""
+    def __init__(self, runtime: SimulatedRuntime, task: int, version: VersionId, name: str = "") -> None:
+        super().__init__(runtime, task, version, name)
         #: what the task was declared to return, or that it was declared to fail
         self._declared: Any = _UNKNOWN
         self._doomed = False
 
-    def describe(self, name: str, declared: tuple[Any, ...], *, doomed: bool) -> None:
-        """Whose value it is, and that value if it was declared; or that there will be none."""
-        self._name = name
+    def describe(self, declared: tuple[Any, ...], *, doomed: bool) -> None:
+        """Its value if it was declared; or that there will be none."""
         self._doomed = doomed
         if declared:
             self._declared = declared[0]
-
-    @property
-    def label(self) -> str:
-        """How messages call the task."""
-        return f"task {self._name}#{self._task}" if self._name else f"task {self._task}"
 
     def known(self) -> Any:
         """Its value as far as it is known before the task is over: as declared, else a placeholder."""
@@ -199,10 +163,10 @@ class SimulatedFuture(Future[T], Generic[T]):
             self._waiting = _Waiters(self._runtime)
         return self._waiting
 
-    def renew(self, task: int, version: VersionId) -> VersionId:
+    def renew(self, task: int, version: VersionId, name: str) -> VersionId:
         self._declared = _UNKNOWN
         self._doomed = False
-        return super().renew(task, version)
+        return super().renew(task, version, name)
 
     def __await__(self) -> Generator[Any, Any, T]:
         import asyncio
@@ -230,10 +194,13 @@ class SimulatedFuture(Future[T], Generic[T]):
             self._value = self.known()
 
 
-class PlacedSimulatedFuture(PlacedFuture[T], SimulatedFuture[T]):
+class PlacedSimulatedFuture(Placed, SimulatedFuture[T]):
     """A ``PlacedFuture`` of a simulated call."""
 
-    __slots__ = ()
+    __slots__ = ("original",)
+
+    def be_original(self) -> None:
+        self.settle_with(self.original)
 
 
 class _Waiters(list[Any]):

@@ -24,7 +24,7 @@ from penstock.runtime.recorder import Recorder
 from penstock.storage.redirect import home_of, is_below
 
 if TYPE_CHECKING:
-    from penstock.executors.emulation import EmulatedDevice
+    from penstock.executors.emulation import EmulatedDevice, EmulatedStream
 
 __all__ = ["Spills", "spill_folders", "store_rules"]
 
@@ -131,7 +131,7 @@ class Spills:
         """Move a segment: why it could not be, whether it is lost, and the seconds it took."""
         began = time.monotonic()
         device = self._emulated.get(command.layer)
-        stream = None if device is None else device.stream()
+        stream: EmulatedStream | None = None
 
         def note_progress(copied: int) -> None:
             while copied > 0:
@@ -143,7 +143,8 @@ class Spills:
 
         error, lost = "", False
         try:
-            if stream is not None:
+            if device is not None:
+                stream = device.stream()
                 stream.begin()
             folder = self._segments.layer_dirs.get(command.layer, self._segments.spill_dir)
             move(command.segment, folder, note_progress)

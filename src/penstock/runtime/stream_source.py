@@ -37,6 +37,7 @@ class StreamSource:
     def __init__(self, runtime: Runtime, call: TaskCall, ahead: int) -> None:
         self.runtime = runtime
         self.task = call.task
+        self.name = call.spec.name
         self.ahead = ahead
         #: the version that says that it is over
         self.end = call.writes[0]
@@ -79,7 +80,7 @@ class StreamSource:
             return event
         runtime = self.runtime
         version = runtime.new_version()
-        future: StreamedFuture[Any] = StreamedFuture(runtime, self.task, version, self._outdate)
+        future: StreamedFuture[Any] = StreamedFuture(runtime, self.task, version, self.name, self._outdate)
         runtime.driver.waiters[version] = future
         self.count += 1
         if self.ahead:

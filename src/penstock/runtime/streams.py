@@ -11,10 +11,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from penstock.data.slots import current
-from penstock.errors import PenstockError
+from penstock.data.stand_ins import PromisedSequence
+from penstock.errors import NotAValue, PenstockError
 from penstock.model.data import VersionId
 from penstock.model.tasks import Failure, TaskCall
 from penstock.runtime.futures import Future
@@ -28,7 +29,7 @@ __all__ = ["Stream", "open_stream"]
 T = TypeVar("T")
 
 
-class Stream(Iterator[Future[T]], Generic[T]):
+class Stream(PromisedSequence, Iterator[Future[T]], Generic[T]):
     """The outputs of a task that has any number of them, in order, each as soon as it is there.
 
     A stream is gone through once, like a generator: the loop takes the futures, and a value lives as long as its
@@ -76,7 +77,7 @@ class Stream(Iterator[Future[T]], Generic[T]):
         return self._source.count
 
     def __bool__(self) -> bool:
-        raise PenstockError(f"{self!r} has no truth value: loop over it, or use wait_on(it)")
+        raise NotAValue(f"{self!r} has no truth value: loop over it, or use wait_on(it)")
 
     def __getitem__(self, index: int) -> Future[T]:
         """One output; waits for it."""
@@ -163,6 +164,12 @@ class Stream(Iterator[Future[T]], Generic[T]):
         source.keep_promise()
         return whole, None
 
+    def __copy__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied: it is gone through once; copy list(stream), or its result()")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__copy__()
+
     def __reduce__(self) -> tuple[Any, ...]:
         if current.outgoing is None:
             raise TypeError(f"{self!r} cannot be pickled: pass it to a task, or pickle its result()")
@@ -173,7 +180,7 @@ class Stream(Iterator[Future[T]], Generic[T]):
     def __repr__(self) -> str:
         source = self._source
         state = "going on" if source.outcome is None else "failed" if isinstance(source.outcome, Failure) else "over"
-        return f"<Stream of task {source.task}: {source.count} outputs, {state}>"
+        return f"<Stream of task {source.name}#{source.task}: {source.count} outputs, {state}>"
 
     def __del__(self) -> None:
         source = getattr(self, "_source", None)

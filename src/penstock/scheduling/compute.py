@@ -13,19 +13,22 @@ __all__ = ["Fifo", "FifoData", "Lifo", "LoadBalance", "Locality"]
 #: for tasks that no node attracts more than another
 _NOWHERE: Mapping[str, float] = {}
 _INDIFFERENT: tuple[float, Mapping[str, float]] = (0, _NOWHERE)
+_FIRST: tuple[float, Mapping[str, float]] = (1, _NOWHERE)
 
 
 class Fifo(SparsePolicy):
-    """Oldest ready task first.
+    """Oldest ready task first, but before all others those that read what takes memory only for its readers.
 
-    Weakness: blind to where data are, and it goes through a graph in breadth, so many intermediate results are
-    alive at once.
+    So intermediate results that are large are used up before more of them are made.
+
+    Weakness: blind to where data are, and it goes through a graph in breadth: what is small, or what the program
+    holds, is all alive at once.
     """
 
     name = "fifo"
 
     def sparse_score(self, task: ReadyTask) -> tuple[float, Mapping[str, float]]:
-        return _INDIFFERENT
+        return _FIRST if task.relieves else _INDIFFERENT
 
 
 class Lifo(SparsePolicy):

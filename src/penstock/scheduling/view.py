@@ -34,6 +34,10 @@ class ReadyTask(Protocol):
     @property
     def freed(self) -> bool: ...
 
+    #: it reads something that takes much memory, which is free when its readers are over
+    @property
+    def relieves(self) -> bool: ...
+
 
 class NodeView(Protocol):
     """A node as a policy sees it."""

@@ -223,8 +223,8 @@ class Simulation:
                 raise ConfigError(
                     f"{len(tasks)} tasks still wait at {now:g} s for a node that can host them: {waiting}"
                 )
-            waiting = ", ".join(task.label for task in list(tasks)[:3])
-            raise InternalError(f"the simulation stands still at {now}: {waiting} wait for ever")
+            waiting = "; ".join(wait.words for wait in self.engine.waits())
+            raise InternalError(f"the simulation stands still at {now}, for ever: {waiting}")
 
     def _note(self, now: float, event: events.Event) -> None:
         if self._record:

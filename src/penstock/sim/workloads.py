@@ -28,7 +28,7 @@ __all__ = ["Job", "Lognormal", "Normal", "Part", "Seconds", "Uniform", "Workload
 
 _NO_ARGUMENTS = Value(b"")
 #: fields of ``TaskSpec`` that are said of a task here
-_OPTIONS = ("priority", "retries", "timeout", "on_failure")
+_OPTIONS = ("priority", "retries", "retry_delay", "timeout", "on_failure")
 
 
 class Normal(Struct, frozen=True):
@@ -197,7 +197,8 @@ class Workload:
         it ``gives``, with their bytes, have names: only tasks that name what they take get them. ``steps`` is what the
         program does before it calls the task: seconds of its own (float), and tasks that it waits for. ``ready`` are
         the seconds after it began to compute at which it hands over a return value each: ``after=[job[1]]`` waits for
-        one of them, ``after=[job]`` for all. ``options`` are ``priority``, ``retries``, ``timeout`` and ``on_failure``,
+        one of them, ``after=[job]`` for all. ``options`` are ``priority``, ``retries``, ``retry_delay``,
+        ``timeout`` and ``on_failure``,
         as in a program.
         """
         taken = tuple(step.call.task if isinstance(step, Job) else float(step) for step in steps) if steps else ()

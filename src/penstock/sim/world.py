@@ -243,7 +243,7 @@ class World:
     def _next_look(self, before: float | None) -> float | None:
         """When the engine is to look at the time, if that may be before the next thing happens."""
         state = self.engine.state
-        lively = state.deadlines or len(state.io_ready) or state.courses
+        lively = state.deadlines or state.pauses or len(state.io_ready) or state.courses
         if self._tick_waits or not (lively or state.backlogged):
             return None
         # Lanes alone are looked at some time after their head began, so what begins now brings no look forward.

@@ -133,7 +133,7 @@ def stream_run(folder: Path, *words: str, patience: float = PATIENCE) -> subproc
     except subprocess.TimeoutExpired:
         process.terminate()  # which ends its steps too
         try:
-            output, errors = process.communicate(timeout=10)
+            output, errors = process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             output, errors = process.communicate()

@@ -104,7 +104,7 @@ def test_listings_are_those_of_batch(tmp_path: Path) -> None:
         (batch / lane).mkdir(parents=True)
         (streamed / lane).mkdir(parents=True)
         line = "; ".join([MAKE.format(folder=lane), *lines(lane).values()])
-        subprocess.run(["bash", "-c", f"set -e; {line}"], cwd=batch, check=True, timeout=30)
+        subprocess.run(["bash", "-c", f"set -e; {line}"], cwd=batch, check=True, timeout=60)
     (streamed / "workflow.toml").write_text(workflow())
     stream_run(streamed)
     expected, found = ({name: (folder / name).read_bytes() for name in names(folder)} for folder in (batch, streamed))

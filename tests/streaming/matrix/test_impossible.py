@@ -16,7 +16,7 @@ needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="PROGRAMS ARE
 
 def penstock(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock.cli", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:

@@ -72,15 +72,15 @@ fire = "no_update"
 def expected(names: list[str], folder: Path) -> dict[str, bytes]:
     folder.mkdir()
     (folder / "gate").touch()
-    subprocess.run([sys.executable, f"{SOURCES}/halves.py", "data", "gate"], cwd=folder, check=True, timeout=20)
+    subprocess.run([sys.executable, f"{SOURCES}/halves.py", "data", "gate"], cwd=folder, check=True, timeout=60)
     for name in names:
-        subprocess.run(["bash", "-c", line(name, "data")], cwd=folder, check=True, timeout=20)
+        subprocess.run(["bash", "-c", line(name, "data")], cwd=folder, check=True, timeout=60)
     return {name: (folder / f"{name}.out").read_bytes() for name in names}
 
 
 def open_gates(names: list[str], work: Path, gates: Path, overdue: list[str]) -> None:
     """Let a producer go on when its consumer has left something; after a while, let all go on and tell of them."""
-    waiting, until = set(names), time.monotonic() + 30
+    waiting, until = set(names), time.monotonic() + 60
     while waiting:
         overdue += waiting if time.monotonic() > until else []
         for name in sorted(waiting):

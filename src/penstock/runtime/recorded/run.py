@@ -267,7 +267,8 @@ def _sizes(call: Call, at_end: list[int]) -> list[int]:
 
 
 def _node(record: records.RunStarted | records.NodeJoined) -> Node:
-    properties = record.properties if isinstance(record, records.NodeJoined) else []
+    joined = record if isinstance(record, records.NodeJoined) else None
+    properties, countable = (joined.properties, joined.countable) if joined is not None else ([], [])
     storage = tuple(
         StorageLayer(
             one.name,
@@ -280,7 +281,8 @@ def _node(record: records.RunStarted | records.NodeJoined) -> Node:
         )
         for one in record.storage
     )
-    return Node(record.node, record.cpus, record.memory, tuple(properties), storage, record.io_executors)
+    about = (record.node, record.cpus, record.memory, tuple(properties), storage, record.io_executors)
+    return Node(*about, tuple(countable))
 
 
 def _function(record: records.Declared) -> Function:
@@ -294,12 +296,15 @@ def _function(record: records.Declared) -> Function:
         record.auto,
         processes=record.processes,
         processes_per_node=record.processes_per_node,
+        countable=tuple(record.countable),
     )
     options: dict[str, Any] = {}
     if record.priority:
         options["priority"] = record.priority
     if record.retries is not None:
         options["retries"] = record.retries
+    if record.retry_delay is not None:
+        options["retry_delay"] = record.retry_delay
     if record.timeout is not None:
         options["timeout"] = record.timeout
     if record.on_failure != OnFailure.FAIL.value or record.retries is not None:

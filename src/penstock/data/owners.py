@@ -1,0 +1,132 @@
+"""Whose memory a buffer is: NumPy views, slices, fields, records, memory views and what lies behind them.
+
+The owner is what the chain of bases ends in: an array that has memory of its own, a ``bytearray``, an ``array.array``,
+a mapped file, a ctypes object. Where the chain ends in something that does not say which memory it has, nobody can tell
+what else shares it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any, NamedTuple
+
+from penstock.graph.regions import Region, region
+
+__all__ = ["Located", "Unknown", "is_buffer", "locate"]
+
+
+class Located(NamedTuple):
+    """A buffer, as a part of its owner's memory."""
+
+    owner: Any
+    #: of the owner's memory: its address and its bytes
+    start: int
+    size: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    #: how to make it again: a dtype and a class of arrays, or the format of a memory view
+    kind: Any
+    region: Region
+    #: None, or why no task can change it where it is
+    obstacle: str | None = None
+
+
+class Unknown(NamedTuple):
+    """A buffer whose owner cannot be found, and why."""
+
+    why: str
+
+
+#: types met so far, and whether their objects are buffers that can be parts of others
+_kinds: dict[type, bool] = {memoryview: True, bytearray: True}
+
+
+def is_buffer(kind: type) -> bool:
+    """Whether objects of a type have memory that can be a part of another object's, or have such parts."""
+    known = _kinds.get(kind)
+    if known is None:
+        numpy = sys.modules.get("numpy")
+        if numpy is None:
+            known = _is_exporter(kind)  # not remembered: it may be loaded later
+        else:
+            known = _kinds[kind] = issubclass(kind, numpy.ndarray | numpy.void) or _is_exporter(kind)
+    return known
+
+
+def _is_exporter(kind: type) -> bool:
+    return kind.__module__ in ("array", "mmap") and kind.__name__ in ("array", "mmap")
+
+
+def locate(obj: Any) -> Located | Unknown:
+    """Where a buffer lies."""
+    from penstock.data.adoption import address
+
+    numpy = sys.modules.get("numpy")
+    kind: Any
+    array = numpy is not None and isinstance(obj, numpy.ndarray | numpy.void)
+    root = _root(obj, numpy)
+    if numpy is not None and isinstance(root, numpy.ndarray):
+        if not root.flags.owndata:
+            return Unknown("the array does not own its memory and does not say who does")
+        low, high = numpy.lib.array_utils.byte_bounds(root)
+    else:
+        try:
+            view = memoryview(root)
+        except TypeError:
+            return Unknown(f"its memory belongs to a {type(root).__name__}, which does not say what else lies there")
+        except ValueError as error:
+            return Unknown(str(error))
+        low = address(view) if view.nbytes else 0
+        high = low + view.nbytes
+        view.release()
+    if array:
+        # Flags would tell of read-only arrays too, and warn where NumPy is about to make them so.
+        (begin, read_only), kind = obj.__array_interface__["data"], (obj.dtype, type(obj))
+        shape, strides, itemsize = obj.shape, obj.strides, obj.itemsize
+        obstacle = "it is read-only" if read_only else _obstacle(obj, root, numpy)
+    else:
+        view = memoryview(obj)
+        begin = address(view) if view.nbytes else low
+        shape, strides, itemsize, kind = view.shape or (), view.strides or (), view.itemsize, view.format
+        obstacle = _view_obstacle(view)
+    offset = begin - low if high > low else 0
+    covered = region(offset, shape, strides, itemsize)
+    if covered.run and not 0 <= covered.lo <= covered.hi <= high - low:
+        return Unknown(f"it lies outside of the {type(root).__name__} that it refers to")
+    return Located(root, low, high - low, offset, shape, strides, kind, covered, obstacle)
+
+
+def _root(obj: Any, numpy: Any) -> Any:
+    while True:
+        if numpy is not None and isinstance(obj, numpy.ndarray | numpy.void):
+            below = obj.base
+        elif type(obj) is memoryview:
+            below = obj.obj
+        elif type(obj) is pickle.PickleBuffer:
+            below = memoryview(obj).obj
+        elif type(obj).__name__ == "DummyArray" and type(obj).__module__.startswith("numpy."):
+            below = obj.base  # what as_strided puts between an array and its memory
+        else:
+            return obj
+        if below is None or below is obj:
+            return obj
+        obj = below
+
+
+def _obstacle(array: Any, root: Any, numpy: Any) -> str | None:
+    if array.dtype.hasobject:
+        return "it has Python objects as elements; declare it a collection"
+    if isinstance(root, numpy.ndarray) and root.dtype.hasobject:
+        return "Python objects lie in the same memory"
+    plain = (numpy.ndarray, numpy.matrix, numpy.recarray, numpy.memmap, numpy.void, numpy.record)
+    return None if type(array) in plain else f"a {type(array).__name__} is more than its memory"
+
+
+def _view_obstacle(view: memoryview) -> str | None:
+    if view.readonly:
+        return "it is read-only"
+    if len(view.format) != 1 or (not view.contiguous and view.ndim != 1):
+        return f"tasks can have no memoryview of format {view.format!r} and strides {view.strides}"
+    return None

@@ -417,6 +417,19 @@ class PersistentStoreContract:
         clean(store, report, damaged=True)
         assert inspect(store).is_fine and not store.exists("lost") and store.entry("whole").token == whole.token
 
+    def test_what_a_living_run_erases_while_somebody_looks_belongs_to_nobody_but_is_gone(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        staged, known = store.stage("x", [content(1, 90_000)], "Kind"), store.runs.known
+
+        def after_it_is_erased() -> Any:
+            store._erase([("x", staged.entry)])
+            store._settled([staged.entry])
+            return known()
+
+        monkeypatch.setattr(store.runs, "known", after_it_is_erased)
+        assert inspect(store).is_fine
+
     @pytest.mark.parametrize("repeated", [True, False])
     def test_an_exchange_whose_answer_is_lost(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, repeated: bool

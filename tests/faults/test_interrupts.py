@@ -59,6 +59,56 @@ def test_calls_that_are_interrupted_are_made_or_not_made(tmp_path: Path, mode: s
         gone([], program)
 
 
+#: a call is interrupted at its Nth line of our code, for N = 1, 2, … until it has fewer
+LINE_BY_LINE = """
+penstock.start(cpus=1, mode={mode!r})
+ours = os.path.dirname(penstock.__file__)
+
+@task
+def add(x):
+    return x + 1
+
+def interrupt_at(line):
+    left = line
+
+    def lines(frame, event, argument):
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+        return lines
+
+    return lambda frame, event, argument: lines if frame.f_code.co_filename.startswith(ours) else None
+
+assert add(0).result(timeout=60) == 1
+for line in range(1, 100_000):
+    future = None
+    try:
+        sys.settrace(interrupt_at(line))
+        future = add(line)
+        sys.settrace(None)
+        break
+    except KeyboardInterrupt:
+        pass
+    if future is not None:
+        assert future.result(timeout=60) == line + 1
+    assert add(line).result(timeout=60) == line + 1, line
+    barrier()
+assert line > 100, line
+print("interrupted at every line")
+"""
+
+
+@pytest.mark.parametrize("mode", ["parallel", "inline"])
+def test_a_call_can_be_interrupted_at_every_line(tmp_path: Path, mode: str) -> None:
+    with Program(tmp_path, LINE_BY_LINE.format(mode=mode)) as program:
+        status, output, errors = program.ends(within=50)
+        assert (status, output.strip()) == (0, "interrupted at every line"), errors
+        gone([], program)
+
+
 SIGNALS = """
 before = {before}
 signal.signal(signal.SIGINT, before)

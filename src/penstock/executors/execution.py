@@ -55,6 +55,8 @@ class Function:
         private: bool = False,
     ) -> None:
         self.body = body
+        #: calls it
+        self.called = body
         self.name = name
         self.returns = returns
         #: how many outputs of a stream may be unused before it is held back; 0 is without limit
@@ -136,7 +138,7 @@ def carry_out(
             args, kwargs = load(run.args, segments, function.access, slots=bool(run.slots))
             if here.get("unfilled") is not None:
                 here["unfilled"].fill()
-            result = function.body(*args, **kwargs)
+            result = function.called(*args, **kwargs)
             if function.generator and release is not None:
                 result = release.get().run(result)
             raise_unlooked()
@@ -249,7 +251,7 @@ def _carry_out_call(
         watches.append(GlobalWatch(function.name, function.body))
     if current.parts is not None:
         current.parts.begin()
-    result = function.body(*args, **kwargs)
+    result = function.called(*args, **kwargs)
     if function.generator and release is not None:
         result = release.get().run(result)
     raise_unlooked()
@@ -338,7 +340,7 @@ def _carry_out_items(run: Run, function: Function, segments: Segments, stance: S
     """
     results: list[Any] = []
     failures: dict[int, Failure] = {}
-    items, body, append = iter(load(run.args, segments)), function.body, results.append
+    items, body, append = iter(load(run.args, segments)), function.called, results.append
     changes = watch.changes
     changes.clear()
     while True:

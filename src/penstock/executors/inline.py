@@ -6,12 +6,14 @@ Everything else is as with worker processes: the same engine, the same copies of
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from penstock.data.segments import Segments
 from penstock.executors.body_threads import forget_threads, note_threads, stop_noting_threads
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["InlineExecutor"]
 
+LetThrough = Callable[[], AbstractContextManager[None]]
+
 
 class _Kept:
     """Early outputs of an attempt, kept until its end: nobody could use them before, as all run in one thread."""
@@ -51,6 +55,20 @@ class _Kept:
     def is_to_end(self, task: int) -> bool:
         """Nobody has the stream of a call that has not returned."""
         return False
+
+
+def _interruptible(body: Callable[..., Any], let_through: LetThrough) -> Callable[..., Any]:
+    """A body that can be interrupted where it is called by what cannot."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with let_through():
+            return body(*args, **kwargs)
+
+    def iterated(*args: Any, **kwargs: Any) -> Generator[Any, None, Any]:
+        with let_through():
+            return (yield from body(*args, **kwargs))
+
+    return iterated if inspect.isgeneratorfunction(body) else called
 
 
 class InlineExecutor:
@@ -80,7 +98,8 @@ class InlineExecutor:
         self.functions: dict[int, Define] = {}
         self._defined: dict[int, Function] = {}
         self._launched: deque[Launch] = deque()
-        self._interrupted = False
+        #: the task in which Ctrl-C reached the program, until the program is told
+        self._interrupted: str | None = None
         #: held by the thread that runs attempts, so that they end in the order in which they were launched
         self.turn = threading.RLock()
         #: the task that runs, and in which thread
@@ -121,8 +140,11 @@ class InlineExecutor:
             sys.stderr.flush()
             patience *= 2
 
-    def run_next(self) -> list[Event]:
-        """Carry out the next attempt in this thread; gives what it handed over early, and how it ended."""
+    def run_next(self, let_through: LetThrough) -> list[Event]:
+        """Carry out the next attempt in this thread; gives what it handed over early, and how it ended.
+
+        The caller holds interrupts back, so that none comes between the two. ``let_through``: except in the body.
+        """
         try:
             command = self._launched.popleft()
         except IndexError:
@@ -131,7 +153,7 @@ class InlineExecutor:
             return [Failed(command.task, command.attempt, self._unprepared, 0.0)]
         home = self._here.now()
         with self._stance.visit(command.call.outside or home, home), self._emulation(), self._seeing(command.gpus):
-            function = self._function(command.call.spec.function)
+            function = self._function(command.call.spec.function, let_through)
             early = _Kept()
             run = run_of(command)
             outside, settings.attempt = settings.attempt, (self._segments.memory_dir, run.task)
@@ -143,15 +165,16 @@ class InlineExecutor:
             self._running = None
             forget_threads()
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
-            self._interrupted = True
+            self._interrupted = command.call.shown
         if isinstance(message, Done):
             return [*early.outputs, Finished(message.task, message.attempt, message.outputs, message.seconds)]
         return [*early.outputs, Failed(message.task, message.attempt, message.failure, message.seconds)]
 
-    def _function(self, number: int) -> Function:
+    def _function(self, number: int, let_through: LetThrough) -> Function:
         function = self._defined.get(number)
         if function is None:
             function = self._defined[number] = define(self.functions[number], self._segments)
+            function.called = _interruptible(function.body, let_through)
         return function
 
     @contextlib.contextmanager
@@ -185,11 +208,10 @@ class InlineExecutor:
         finally:
             uninstall()
 
-    def pass_on_interrupt(self) -> None:
-        """Ctrl-C reached the program inside a task: it is the program's to deal with."""
-        if self._interrupted:
-            self._interrupted = False
-            raise KeyboardInterrupt
+    def take_interrupted(self) -> str | None:
+        """The task in which Ctrl-C reached the program, if it did since this was last asked."""
+        task, self._interrupted = self._interrupted, None
+        return task
 
     def only_starts(self) -> bool:
         """Whether all tasks wait for processes to start: there are none."""

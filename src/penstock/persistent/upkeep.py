@@ -118,6 +118,9 @@ def inspect(store: Store) -> Report:
         objects.append(Stored(identifier, manifest, lost))
     used = named | noted
     orphans = [one for token, found in blocks.items() if token not in used for one in found if one.run not in living]
+    if orphans:  # what a living run has erased meanwhile, and forgotten then, is none
+        there = {found.place for found in store.blocks()}
+        orphans = [one for one in orphans if one.place in there]
     objects = _once_more(store, sorted(objects, key=lambda one: one.identifier))
     return Report(objects, strange, orphans, living, dead)
 

@@ -461,15 +461,17 @@ class Driver(Settling):
         executor = self.executor
         assert isinstance(executor, InlineExecutor)
         executor.await_turn(self._patience)
-        with executor.turn:
+        with executor.turn, self.lock.undisturbed():
             self.house.catch_up()
-            while happened := executor.run_next():
+            while happened := executor.run_next(self.lock.let_through):
                 with self.lock:
                     for event in happened:
                         self.handle(event)
                     self._changed.notify_all()
                 self.house.catch_up()
-                executor.pass_on_interrupt()
+                if (interrupted := executor.take_interrupted()) is not None:
+                    self.unobserved.pop(interrupted, None)  # the program hears of it here, and deals with it
+                    raise KeyboardInterrupt
 
     # --- commands -----------------------------------------------------------------------------------------------
 

@@ -3,13 +3,16 @@
 Between what the engine decides and what is done about it there is no good moment to be interrupted: a task would be
 counted as launched and never sent. So while the main thread has the lock, the interrupt is only noted; it is raised
 when the lock is released, when all that was begun is done. A program that catches it can go on. A second Ctrl-C is
-not held back.
+not held back. Where tasks run in the program's own thread, the same holds from the moment an attempt is taken up until
+the engine has heard how it ended, except while the body runs: that is the program's own code.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from threading import get_ident
 from types import FrameType, TracebackType
 
@@ -23,27 +26,55 @@ _watched: list[EngineLock] = []
 class EngineLock:
     """Used with ``with``; ``raw`` is the lock itself, for conditions whose waiters want to be interrupted."""
 
-    __slots__ = ("_interrupted", "_main", "raw")
+    __slots__ = ("_depth", "_interrupted", "raw")
 
     def __init__(self) -> None:
         self.raw = threading.Lock()
-        #: the main thread has the lock, or is about to
-        self._main = False
+        #: how many times over the main thread is at something that must not be interrupted
+        self._depth = 0
         self._interrupted = False
 
     def __enter__(self) -> None:
         # Noted before the lock is taken: an exception in between would leave it locked for ever.
         if get_ident() == _MAIN:
-            self._main = True
+            self._depth += 1
         self.raw.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.raw.release()
-        if self._main and get_ident() == _MAIN:
-            self._main = False
-            if self._interrupted:
-                self._interrupted = False
-                raise KeyboardInterrupt
+        if self._depth and get_ident() == _MAIN:
+            self._set_depth(self._depth - 1)
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Hold interrupts back without the lock."""
+        if get_ident() != _MAIN:
+            yield
+            return
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._set_depth(self._depth - 1)
+
+    @contextlib.contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Within ``undisturbed``: what may be interrupted all the same."""
+        if get_ident() != _MAIN:
+            yield
+            return
+        depth = self._depth
+        try:
+            self._set_depth(0)
+            yield
+        finally:
+            self._depth = depth
+
+    def _set_depth(self, depth: int) -> None:
+        self._depth = depth
+        if not depth and self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
 
     def watch_interrupts(self) -> None:
         """Be asked about Ctrl-C from now on, unless the program deals with it in a way of its own."""
@@ -63,7 +94,7 @@ class EngineLock:
 
     def put_off(self) -> bool:
         """Whether an interrupt has to wait, and will be raised when the lock is released."""
-        if not self._main or self._interrupted:
+        if not self._depth or self._interrupted:
             return False
         self._interrupted = True
         return True

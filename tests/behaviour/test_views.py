@@ -7,6 +7,7 @@ import ctypes
 import mmap
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -505,6 +506,60 @@ def test_disjoint_parts_are_updated_at_the_same_time(tmp_path: Path) -> None:
     for i in (0, 2, 1, 3):  # both are inside before either leaves
         gates[i].open()
     assert (wait_on(matrix) == 1).all()
+
+
+@task(part=INOUT)
+def add_behind(part: Any, gate: Gate) -> None:
+    gate.enter()
+    part += 1
+
+
+def in_another_thread(function: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+
+@only_workers
+def test_a_barrier_leaves_alone_what_another_thread_has_called_since(
+    runtime: penstock.Runtime, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = np.zeros((4, 3))
+    add(matrix[:2])
+    wait_until = runtime.driver.wait_until
+
+    def until_nothing_is_under_way(reached: Any, timeout: float | None = None) -> bool:
+        done = wait_until(reached, timeout)
+        in_another_thread(lambda: add_behind(matrix[1:], gate)).join()
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime.driver, "wait_until", until_nothing_is_under_way)
+        barrier()
+    gate.open()
+    assert wait_on(matrix)[:, 0].tolist() == [1, 2, 1, 1]
+
+
+@only_workers
+def test_who_waits_for_a_part_has_what_another_thread_calls_meanwhile(
+    runtime: penstock.Runtime, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = np.zeros((4, 3))
+    add(matrix[:2])
+    wait = runtime.memories._wait
+    openers: list[Any] = []
+
+    def wait_twice(tokens: Any) -> None:
+        if openers:
+            openers[0] = in_another_thread(gate.open)
+        wait(tokens)
+        if not openers:
+            in_another_thread(lambda: add_behind(matrix[1:], gate)).join()
+            openers.append(None)
+
+    monkeypatch.setattr(runtime.memories, "_wait", wait_twice)
+    assert wait_on(matrix)[:, 0].tolist() == [1, 2, 1, 1]
+    openers[0].join()
 
 
 def test_the_end_of_a_run_brings_parts_back() -> None:

@@ -238,6 +238,10 @@ class Accesses:
     def __len__(self) -> int:
         return len(self._accesses)
 
+    def tokens(self) -> Iterable[VersionId]:
+        """Those of all tasks that are known here."""
+        return self._counts
+
     def before(self, one: Region, *, writes: bool) -> list[VersionId]:
         """What a task has to wait for that uses a region: the others that write there; if it writes, all others."""
         return [access.token for access in self._meeting(one) if writes or access.writes]

@@ -173,12 +173,19 @@ class Memories:
 
     def take_back(self, memory: Memory, one: Region | None = None) -> None:
         """Wait until the program can have a region, or all, and give it that."""
-        regions = memory.owned.all() if one is None else memory.owned.meeting(one)
-        self._wait(token for region in regions for token in memory.accesses.before(region, writes=False))
+        while writers := self._take_unless_written(memory, one):
+            self._wait(writers)
+
+    def _take_unless_written(self, memory: Memory, one: Region | None) -> list[VersionId]:
+        """Give the program a region, or all; if tasks write there, called by other threads just now even, say which."""
         with self._runtime.calling:
             if self._by_owner.get(id(memory.owner)) is not memory:
-                return  # another thread has waited for all of it meanwhile
+                return []  # another thread has waited for all of it
             regions = memory.owned.all() if one is None else memory.owned.meeting(one)
+            tokens = [token for region in regions for token in memory.accesses.before(region, writes=False)]
+            writers = [token for token in tokens if not self.is_over(token)]
+            if writers:
+                return writers
             self.ensure_unchanged(memory, "wait_on")
             memory.take(regions)
             memory.owned.remove(regions)
@@ -187,16 +194,23 @@ class Memories:
                 self._release(memory.accesses.forget(self.is_over))
                 if not len(memory.accesses):
                     self._drop(memory)
+            return []
 
     def finish(self) -> None:
-        """No task is under way: the program has everything again."""
+        """No task is under way: the program has everything again, but for what another thread has called since."""
         if not self._by_owner:
             return  # and need not wait for a thread that is in the middle of a call
         with self._runtime.calling:
             for memory in list(self._by_owner.values()):
-                self.ensure_unchanged(memory, "barrier")
-                memory.take(memory.owned.all())
-                self._drop(memory)
+                if not any(self._is_under_way(token) for token in memory.accesses.tokens()):
+                    self.ensure_unchanged(memory, "barrier")
+                    memory.take(memory.owned.all())
+                    self._drop(memory)
+
+    def _is_under_way(self, token: VersionId) -> bool:
+        """Whether a task has yet to end, one way or the other."""
+        record = self._runtime.driver.engine.state.versions.get(token)
+        return record is not None and record.outcome is None
 
     def _wait(self, tokens: Iterable[VersionId]) -> None:
         for token in list(dict.fromkeys(tokens)):

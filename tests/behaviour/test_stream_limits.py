@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,9 +163,53 @@ def test_no_deadlock_when_all_futures_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) -> None:
-    import threading
+def test_no_deadlock_when_the_program_collects_outputs_itself(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else saw that the producer is held back: the thread that has to let it go on sleeps until it is woken."""
 
+    @task(returns=..., ahead=4)
+    def gated(gate: Gate) -> Iterator[int]:
+        gate.enter()
+        yield from range(6)
+
+    with Runtime(cpus=1) as runtime:
+        driver = runtime.driver
+        executor: Any = driver.executor
+        woken, asleep, poll, wake = threading.Event(), threading.Event(), executor.poll, executor.wake
+
+        def wake_too() -> None:
+            woken.set()
+            wake()
+
+        def poll_when_nobody_looks(timeout: float | None) -> Any:
+            if timeout is not None and timeout < 1:
+                return poll(timeout)
+            while not woken.wait(0.01):
+                asleep.set()
+                if not driver._looking and (ready := poll(0)):
+                    return ready
+            woken.clear()
+            return []
+
+        def open_when_the_program_looks() -> None:
+            while not driver._looking:
+                time.sleep(0.001)
+            gate.open()
+
+        monkeypatch.setattr("penstock.runtime.driver._LOOK", 0.5)
+        monkeypatch.setattr(executor, "wake", wake_too)
+        monkeypatch.setattr(executor, "poll", poll_when_nobody_looks)
+        stream = gated(gate)
+        woken.clear()
+        wake()
+        assert asleep.wait(60)
+        opener = threading.Thread(target=open_when_the_program_looks)
+        opener.start()
+        assert wait_on(list(stream)) == list(range(6))
+        opener.join()
+
+
+@pytest.mark.timeout(60)
+def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) -> None:
     with Runtime(cpus=1):
         stream = numbered(tmp_path, 6)
         used: list[int] = []

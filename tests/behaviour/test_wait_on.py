@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import array
+import threading
+import time
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -430,3 +433,52 @@ def test_an_address_used_again_is_another_object() -> None:
         assert wait_on(temporary) == [value, -1]
         del temporary
         assert make([value]).result() == [value]
+
+
+# --- several threads --------------------------------------------------------------------------------------------------
+
+
+@task(target=INOUT)
+def push_behind(target: list[int], value: int, gate: Gate) -> None:
+    gate.enter()
+    target.append(value)
+
+
+@task(target=INOUT)
+def push(target: list[int], value: int) -> None:
+    target.append(value)
+
+
+@only_workers
+def test_several_threads_wait_for_one_object(runtime: penstock.Runtime, gate: Gate) -> None:
+    values: list[int] = []
+    push_behind(values, 1, gate)
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(wait_on, values) for _ in range(4)]
+        while runtime.driver._waiting < 4:
+            time.sleep(0.001)
+        gate.open()
+        assert [one.result(timeout=60) for one in found] == [[1]] * 4
+    assert all(one.result() is values for one in found)
+
+
+@only_workers
+def test_a_call_of_another_thread_is_not_lost_to_who_waits(
+    runtime: penstock.Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value has come, and is to become the object's; just then the object is given to one more task."""
+    values: list[int] = []
+    push(values, 1)
+    value_of, calls = runtime.value_of, [2, 3]
+
+    def then_one_more_call(datum: Any) -> Any:
+        value = value_of(datum)
+        if calls:
+            thread = threading.Thread(target=push, args=(values, calls.pop(0)))
+            thread.start()
+            thread.join()
+        return value
+
+    monkeypatch.setattr(runtime, "value_of", then_one_more_call)
+    assert wait_on(values) is values
+    assert values == [1, 2, 3]

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from penstock.data.refresh import refresh
 from penstock.errors import CallError
 from penstock.executors.inside import inside_task
 from penstock.executors.nested import DoneStream
@@ -21,7 +20,7 @@ from penstock.runtime.file_access import bring_home, claim, drop_copies, ensure_
 from penstock.runtime.files import as_path
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
-from penstock.runtime.reverting import Placed, datum_of
+from penstock.runtime.reverting import Placed
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
@@ -83,14 +82,9 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
     if runtime is not None:
         if runtime.memories.used:
             runtime.memories.await_buffer(obj)
-        datum = datum_of(runtime, obj, f"this {type(obj).__name__}")
+        datum = runtime.identity.find(obj)
         if datum is not None and not datum.shared:
-            runtime.ensure_unchanged(datum, "wait_on")
-            value = runtime.value_of(datum)
-            if value is not obj and not refresh(obj, value):
-                return value
-            runtime.forget(obj)
-            return obj
+            return runtime.newest(obj, "wait_on")
     if isinstance(obj, dict):
         return _with_values(obj, [(key, part, _value(part, runtime)) for key, part in obj.items()], runtime)
     if isinstance(obj, list | deque):

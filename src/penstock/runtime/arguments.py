@@ -160,7 +160,7 @@ class Arguments(FileArguments):
         """Bring a container up to date that a task has changed as a whole: until then nobody knows its elements."""
         datum = datum_of(self._runtime, container, where)
         if datum is not None and not datum.shared:
-            self._runtime.take_back(container, datum, where)
+            self._runtime.take_back(container, where)
 
     def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
         if self._stands_for_itself(leaf):
@@ -328,7 +328,7 @@ class Arguments(FileArguments):
 
         def renew() -> None:
             old = future.renew(self._task, version, self._declaration.name)
-            self._runtime.driver.waiters.pop(old, None)
+            self._runtime.driver.remove_waiter(old, future)
             self._runtime.driver.waiters[version] = future
             self.replaces.append((version, old))
             self.released.append(old)

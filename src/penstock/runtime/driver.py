@@ -119,6 +119,7 @@ class Driver(Settling):
             or state.backlogged
             or len(state.io_ready)
             or state.pauses
+            or self.streams.limited
             or not state.ledger.holders
             or self.executor.only_starts()
         ):
@@ -163,7 +164,8 @@ class Driver(Settling):
 
     def _wake_in_time(self) -> None:
         """The control thread sleeps longer than what has just happened allows."""
-        dues = (self.engine.next_look(), self._stalls.next_look(time.monotonic()))
+        now = time.monotonic()
+        dues = (self.engine.next_look(), self._stalls.next_look(now), self.streams.next_look(now))
         due = min((time for time in dues if time is not None), default=None)
         if due is not None and due < self._asleep_until:
             self._asleep_until = 0.0

@@ -169,7 +169,7 @@ class Memories:
         elif not whole:
             datum = self._runtime.identity.find(located.owner)
             if datum is not None and not datum.shared:
-                self._runtime.take_back(located.owner, datum, "wait_on")
+                self._runtime.take_back(located.owner, "wait_on")
 
     def take_back(self, memory: Memory, one: Region | None = None) -> None:
         """Wait until the program can have a region, or all, and give it that."""

@@ -127,7 +127,7 @@ class PartsOfCall:
             return
         if datum.shared:
             raise CallError(f"{where} is a part of what was given to share(), which promises that it will not change")
-        runtime.take_back(owner, datum, where)
+        runtime.take_back(owner, where)
 
     def _use(self, memory: Memory, located: Located, *, writable: bool) -> Part:
         self._memories.bring(memory, located.region)
@@ -179,7 +179,7 @@ class PartsOfCall:
             return PartOfWhole(owner, layout, located.offset, located.shape, located.strides, located.kind)
         assert datum is not None
         if isinstance(located.kind, str) or not _has_parts(owner):
-            self._runtime.take_back(owner, datum, "an argument")
+            self._runtime.take_back(owner, "an argument")
             return None
         index = self._wiring.read(datum.version)
         layout = owner.shape, owner.strides, owner.dtype

@@ -21,7 +21,7 @@ from penstock.model.data import Value, VersionId
 from penstock.model.events import Provided, Released
 from penstock.model.tasks import Failure
 from penstock.persistent.where import close_store, current_store, is_stored, opened_store, settings, work_for
-from penstock.runtime.reverting import datum_of, standing
+from penstock.runtime.reverting import standing
 
 if TYPE_CHECKING:
     from penstock.persistent.servers import StartedServers
@@ -218,16 +218,20 @@ class PersistentData:
         if identifier is None:
             self._take_back(obj)
             return
-        known = self._standing(identifier)
-        if known is None or not known.by_task:
-            return
-        if obj._link.modified and self._runtime.config.strict:
-            raise ArgumentChanged(
-                f"wait_on: the program changed {obj!r} while tasks were updating it, and the change would be lost; "
-                f"call wait_on() on it first"
-            )
-        value = self._runtime.value_of(known)
-        known.by_task = False
+        while (known := self._standing(identifier)) is not None and known.by_task:
+            if obj._link.modified and self._runtime.config.strict:
+                raise ArgumentChanged(
+                    f"wait_on: the program changed {obj!r} while tasks were updating it, and the change would be lost; "
+                    f"call wait_on() on it first"
+                )
+            version = known.version
+            value = self._runtime.value_of(known)
+            with self._runtime.calling:
+                if known.version == version:  # else another thread has called a task that changes it
+                    known.by_task = False
+                    self._take(obj, value)
+
+    def _take(self, obj: Any, value: Any) -> None:
         if value is not obj and is_stored(value):
             obj.__dict__.clear()
             obj.__dict__.update(value.__dict__)
@@ -240,17 +244,15 @@ class PersistentData:
 
     def _take_back(self, obj: Any) -> None:
         """The same for an object that is not stored yet: so far it was a datum like any other."""
-        runtime = self._runtime
-        datum = datum_of(runtime, obj, f"this {type(obj).__name__}")
-        if datum is None or datum.shared:
-            return
-        runtime.ensure_unchanged(datum, "make_persistent")
-        value = runtime.value_of(datum)
-        if is_stored(value) or type(value) is not type(obj):
-            raise StorageError(f"a task has made {value!r:.80} of {obj!r}; use what wait_on() gives for it")
-        obj.__dict__.clear()
-        obj.__dict__.update(value.__dict__)
-        runtime.forget(obj)
+
+        def take(obj: Any, value: Any) -> bool:
+            if is_stored(value) or type(value) is not type(obj):
+                raise StorageError(f"a task has made {value!r:.80} of {obj!r}; use what wait_on() gives for it")
+            obj.__dict__.clear()
+            obj.__dict__.update(value.__dict__)
+            return True
+
+        self._runtime.newest(obj, "make_persistent", take)
 
     def settle(self, identifier: str, *, alone: bool) -> None:
         """Wait for tasks that write an object; with ``alone``, also for those that read it."""

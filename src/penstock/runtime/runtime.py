@@ -63,6 +63,7 @@ from penstock.runtime.persistent_data import KnownObject, PersistentData, store_
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
+from penstock.runtime.reverting import datum_of
 from penstock.runtime.simple_arguments import packed_simply
 from penstock.runtime.spills import spill_folders, store_rules
 from penstock.runtime.streams import open_stream
@@ -363,12 +364,14 @@ class Runtime:
         self.driver.after()
 
     def value_of(self, datum: Datum | KnownObject | Token) -> Any:
-        """The newest value of a datum; waits for it."""
+        """The newest value of a datum; waits for it. Worth nothing if another thread has made a newer one meanwhile."""
         future = self._future(self, 0, datum.version)
         with self.driver.lock:
-            record = self.driver.engine.state.versions[datum.version]
+            record = self.driver.engine.state.versions.get(future._version)
+            if record is None:
+                return None  # another thread has had it, and nobody needs it any more
             if record.outcome is None:
-                self.driver.waiters[datum.version] = future
+                self.driver.add_waiter(future._version, future)
             else:
                 future.settle(record.outcome)
         try:
@@ -376,15 +379,31 @@ class Runtime:
         finally:
             future._version = 0  # the datum's hold is not this future's to release
 
-    def take_back(self, obj: Any, datum: Datum, where: str) -> None:
+    def newest(self, obj: Any, where: str, take: Callable[[Any, Any], bool] = refresh) -> Any:
+        """Bring an object up to date that tasks have changed as a whole, and make it the program's own again.
+
+        Gives the object; if it cannot be what tasks have made of it, that. ``take`` makes it so, or says that it can't.
+        """
+        while (datum := datum_of(self, obj, f"this {type(obj).__name__}")) is not None and not datum.shared:
+            self.ensure_unchanged(datum, where)
+            version = datum.version
+            value = self.value_of(datum)
+            with self.calling:
+                if self.identity.find(obj) is not datum or datum.version != version:
+                    continue  # another thread has taken it back, or called a task that changes it
+                if value is not obj and not take(obj, value):
+                    return value
+                self._untrack(obj)
+            self.driver.post(Released(version))
+        return obj
+
+    def take_back(self, obj: Any, where: str) -> None:
         """Bring an object up to date that tasks have changed as a whole; it is the program's own again."""
-        self.ensure_unchanged(datum, where)
-        if not refresh(obj, self.value_of(datum)):
+        if self.newest(obj, where) is not obj:
             raise CallError(
                 f"{where} has a {type(obj).__name__} that a task has replaced as a whole; pass what wait_on() gives "
                 f"for it"
             )
-        self.forget(obj)
 
     def has_given(self, obj: Any) -> bool:
         """Whether an object that came from a task is the program's to tasks: they update it, or parts of its memory."""
@@ -397,13 +416,19 @@ class Runtime:
 
     def forget(self, obj: Any) -> None:
         """An object is the program's own again; its versions live only as long as tasks read them."""
+        version = self._untrack(obj)
+        if version:
+            self.driver.post(Released(version))
+
+    def _untrack(self, obj: Any) -> VersionId:
+        """Forget a datum; gives the version that it had, if it was one."""
         self.objects.forget(obj)
         with self.driver.lock:
             datum = self.identity.find(obj)
-            if datum is not None:
-                self.identity.forget(obj)
-        if datum is not None:
-            self.driver.post(Released(datum.version))
+            if datum is None:
+                return 0
+            self.identity.forget(obj)
+        return datum.version
 
     def let_go(self, version: VersionId, outcome: Slot | Failure | None) -> None:
         """A future is gone. Called by finalisers, so it only leaves a note."""

@@ -30,6 +30,22 @@ class Waiter(Protocol):
         ...
 
 
+class _Several:
+    """Those who wait for one version: threads that want an object of the program, and the future that stands for it."""
+
+    def __init__(self, waiters: list[Waiter]) -> None:
+        self.waiters = waiters
+        self._told: list[Waiter] = []
+
+    def settle(self, outcome: Any) -> bool:
+        self._told = [waiter for waiter in self.waiters if waiter.settle(outcome)]
+        return bool(self._told)
+
+    def announce(self) -> None:
+        for waiter in self._told:
+            waiter.announce()
+
+
 class Settling:
     """Futures that wait, versions that were let go, and failures that nobody has looked at."""
 
@@ -45,6 +61,24 @@ class Settling:
         self.unobserved: dict[str, Failure] = {}
         self._announcements: deque[Waiter] = deque()
         self._announcing: set[int] = set()
+
+    def add_waiter(self, version: VersionId, waiter: Waiter) -> None:
+        """Have it told of a version that others may wait for already; under the lock."""
+        other = self.waiters.get(version)
+        if other is None:
+            self.waiters[version] = waiter
+        elif isinstance(other, _Several):
+            other.waiters.append(waiter)
+        else:
+            self.waiters[version] = _Several([other, waiter])
+
+    def remove_waiter(self, version: VersionId, waiter: Waiter) -> None:
+        """Have it no longer told of a version; under the lock."""
+        known = self.waiters.get(version)
+        if isinstance(known, _Several):
+            known.waiters = [other for other in known.waiters if other is not waiter]
+        elif known is waiter:
+            del self.waiters[version]
 
     def _settle(self, command: commands.Settle) -> events.Event | None:
         """A version exists, or never will; gives what the engine is to be told in answer."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -135,6 +136,7 @@ class SimulatedRuntime(Runtime):
         self.given_up = set()
         self.claims = None  # no file is written
         self.stopped = False
+        self.calling = threading.RLock()
         self._task_numbers = itertools.count(1)
         self.new_version = itertools.count(1).__next__
         self._window = config.window
@@ -197,21 +199,22 @@ class SimulatedRuntime(Runtime):
         driver.count_program()
         spec = self.functions.spec(declaration)
         declaration.check(args, kwargs)
-        task = next(self._task_numbers)
-        returned = tuple([self.new_version() for _ in range(declaration.outputs)])
-        arguments = None
-        reads = None if declaration.directions or kwargs else self._plain_reads(args)
-        if reads is not None:
-            call = TaskCall(task, spec, EMPTY, reads, reads=reads, writes=returned, returns=len(returned))
-        else:
-            sizes = declaration.size if not callable(declaration.size) else None
-            arguments = SimulatedArguments(self, declaration, task, sizes)
-            packed = arguments.pack(args, kwargs)
-            call = arguments.wiring.call(task, spec, packed, returned)
-        if declaration.label is not None:
-            call = replace(call, label=declaration.label_of(args, kwargs))
-        values = self._plan_work(declaration, call, args, kwargs)
-        futures: list[Any] = self._submit(call, returned, arguments)
+        with self.calling:
+            task = next(self._task_numbers)
+            returned = tuple([self.new_version() for _ in range(declaration.outputs)])
+            arguments = None
+            reads = None if declaration.directions or kwargs else self._plain_reads(args)
+            if reads is not None:
+                call = TaskCall(task, spec, EMPTY, reads, reads=reads, writes=returned, returns=len(returned))
+            else:
+                sizes = declaration.size if not callable(declaration.size) else None
+                arguments = SimulatedArguments(self, declaration, task, sizes)
+                packed = arguments.pack(args, kwargs)
+                call = arguments.wiring.call(task, spec, packed, returned)
+            if declaration.label is not None:
+                call = replace(call, label=declaration.label_of(args, kwargs))
+            values = self._plan_work(declaration, call, args, kwargs)
+            futures: list[Any] = self._submit(call, returned, arguments)
         driver.called(task)
         for index, future in enumerate(futures):
             doomed = values is None

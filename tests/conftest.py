@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def pytest_configure() -> None:
     move_in()
+    # A shell without job control has what it starts in the background (`make test &`) ignore these, and so would every
+    # program of a test that is to be interrupted.
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_unconfigure() -> None:

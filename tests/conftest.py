@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.own_place import left_in_memory, move_in, move_out
+from tests.own_place import IN_WORKERS, left_in_memory, move_in, move_out
 
 HERE = Path(__file__).parent
 # How long the kernel may take to show that what was stopped is gone.
@@ -85,6 +85,12 @@ def _leak_check_of_a_module(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     stop_runtime()
     expect_no_leaks(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _workers_do_without_pytest() -> None:
+    """Here it is imported already; the processes that get our path find in_workers/pytest.py."""
+    sys.path.insert(0, IN_WORKERS)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -13,7 +13,8 @@ import pytest
 from tests.behaviour.modes import Gate
 from tests.faults.programs import segments_in
 
-from penstock import Runtime, barrier, task, wait_on
+import penstock
+from penstock import barrier, task, wait_on
 
 MB = 1_000_000
 
@@ -31,7 +32,7 @@ def test_a_long_stream_in_little_memory() -> None:
         for index in range(number):
             yield np.full(MB, index % 251, dtype=np.uint8)
 
-    with Runtime(cpus=2, store_capacity="40MB") as runtime:
+    with penstock.Runtime(cpus=2, store_capacity="40MB") as runtime:
         most = 0
         sums = []
         for part in limited(2000):
@@ -50,7 +51,7 @@ def test_values_go_while_the_producer_goes_on(gate: Gate) -> None:
             yield np.full(MB, index, dtype=np.uint8)
         gate.enter()
 
-    with Runtime(cpus=2) as runtime:
+    with penstock.Runtime(cpus=2) as runtime:
         stream = gated(gate)
         assert wait_on([total(next(stream)) for _ in range(20)]) == [index * MB for index in range(20)]
         assert not stream.done()
@@ -96,7 +97,7 @@ def use_at(gate: Gate, number: Any) -> Any:
 
 
 def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         stream = numbered(tmp_path, 50)
         # The fifth is made, and waits to be handed over.
         assert settled(tmp_path) == 5
@@ -110,7 +111,7 @@ def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) ->
 
 
 def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gate) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         stream = numbered(tmp_path, 50)
         first, second = next(stream), next(stream)
         held = use_at(gate, first)
@@ -126,7 +127,7 @@ def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gat
 
 
 def test_what_nobody_wants_holds_nobody_back(tmp_path: Path) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         numbered(tmp_path, 50)
         barrier()
         assert produced(tmp_path) == 50
@@ -136,7 +137,7 @@ def test_what_nobody_wants_holds_nobody_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_no_deadlock(tmp_path: Path, cpus: int) -> None:
     """With one worker there is nobody to use outputs while the producer waits, so it is let go on."""
-    with Runtime(cpus=cpus):
+    with penstock.Runtime(cpus=cpus):
         assert wait_on([use(part) for part in numbered(tmp_path, 30)]) == list(range(30))
 
 
@@ -145,7 +146,7 @@ def test_no_deadlock_when_producers_have_all_workers(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(3)]
     for folder in folders:
         folder.mkdir()
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         streams = [numbered(folder, 20) for folder in folders]
         for stream in streams:
             assert wait_on([use(part) for part in stream]) == list(range(20))
@@ -153,7 +154,7 @@ def test_no_deadlock_when_producers_have_all_workers(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_no_deadlock_when_all_futures_are_kept(tmp_path: Path) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         assert wait_on(numbered(tmp_path, 30)) == list(range(30))
         for entry in tmp_path.iterdir():
             entry.unlink()
@@ -165,7 +166,7 @@ def test_no_deadlock_when_all_futures_are_kept(tmp_path: Path) -> None:
 def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) -> None:
     import threading
 
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         stream = numbered(tmp_path, 6)
         used: list[int] = []
         done = threading.Event()
@@ -195,7 +196,7 @@ def test_a_retry_is_held_back_too(tmp_path: Path) -> None:
             (folder / str(index)).touch()
             yield index
 
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         stream = flaky(20)
         assert [next(stream).result() for _ in range(5)] == [0, 1, 2, 3, 4]
         assert settled(folder) == 8  # two are handed over, one more waits
@@ -203,5 +204,5 @@ def test_a_retry_is_held_back_too(tmp_path: Path) -> None:
 
 
 def test_inline_there_is_nothing_to_hold_back(tmp_path: Path) -> None:
-    with Runtime(mode="inline"):
+    with penstock.Runtime(mode="inline"):
         assert wait_on(numbered(tmp_path, 30)) == list(range(30))

@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.own_place import left_in_memory, move_in, move_out
+from tests.own_place import IN_WORKERS, left_in_memory, move_in, move_out
 
 HERE = Path(__file__).parent
 # How long the kernel may take to show that what was stopped is gone.
@@ -32,6 +33,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def pytest_configure() -> None:
     move_in()
+    # A shell without job control has what it starts in the background (`make test &`) ignore these, and so would every
+    # program of a test that is to be interrupted.
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_unconfigure() -> None:
@@ -79,6 +85,12 @@ def _leak_check_of_a_module(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     stop_runtime()
     expect_no_leaks(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _workers_do_without_pytest() -> None:
+    """Here it is imported already; the processes that get our path find in_workers/pytest.py."""
+    sys.path.insert(0, IN_WORKERS)
 
 
 @pytest.fixture(autouse=True, scope="session")

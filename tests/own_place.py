@@ -14,6 +14,9 @@ from pathlib import Path
 _SETTING = "PENSTOCK_MEMORY_DIR"
 _SHARED_MEMORY = "/dev/shm"
 
+#: on our path for the sake of workers alone; programs that may start pytest themselves do without
+IN_WORKERS = str(Path(__file__).parent / "in_workers")
+
 
 def move_in() -> None:
     """Have everything that this process or its children put into shared memory lie in a folder of its own."""

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from tests.behaviour.modes import MODES, NOT_SIMULATED, SIMULATED, Gate
-from tests.behaviour.simulation import simulation_of_bodies
 from tests.own_place import user_environment
 
 import penstock
@@ -42,6 +41,8 @@ def _is_for_the_simulator(metafunc: pytest.Metafunc) -> bool:
 def mode(request: pytest.FixtureRequest) -> Iterator[str]:
     """How the tasks of a test run: ``workers``, ``inline`` or ``simulated``."""
     if request.param == "simulated":
+        from tests.behaviour.simulation import simulation_of_bodies  # here: workers that import this need no simulator
+
         with simulation_of_bodies():
             yield "simulated"
     else:

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock import FILE_IN, FILE_INOUT, FILE_OUT, Runtime, constraint, io, task, wait_on
+import penstock
+from penstock import FILE_IN, FILE_INOUT, FILE_OUT, constraint, io, task, wait_on
 
 __all__ = [
     "LITTLE",
@@ -50,11 +51,11 @@ LITTLE = {"storage_bw": "1kB/s"}
 PATIENCE = 60.0
 
 
-def run(mode: str = "workers", **settings: Any) -> Runtime:
+def run(mode: str = "workers", **settings: Any) -> penstock.Runtime:
     """A runtime that keeps nothing it learned, unless told where."""
     from tests.behaviour.modes import MODES  # here, since workers import this module and need no pytest
 
-    return Runtime(**(MODES[mode] | {"tuning": "off"} | settings))
+    return penstock.Runtime(**(MODES[mode] | {"tuning": "off"} | settings))
 
 
 def layer(folder: Path, name: str, bandwidth: Any, **more: Any) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+import penstock
 from penstock import (
     CallError,
     ConstraintError,
     DefinitionError,
     DependencyFailed,
-    Runtime,
     TaskFailed,
     TaskTimeout,
     constraint,
@@ -211,14 +211,16 @@ def test_a_label_that_cannot_be_made_is_told_at_the_call() -> None:
 
 
 def test_a_label_is_in_the_log(mode: str, tmp_path: Path) -> None:
-    with Runtime(cpus=1, mode="inline" if mode == "inline" else "parallel", run_dir=tmp_path / "run", log=True):
+    with penstock.Runtime(
+        cpus=1, mode="inline" if mode == "inline" else "parallel", run_dir=tmp_path / "run", log=True
+    ):
         double.with_options(label="labelled")(1)
         double(2)
     found = [one for one in read_log(tmp_path / "run" / "events.jsonl") if isinstance(one, records.Submitted)]
     assert [one.label for one in found] == ["labelled", ""]
 
 
-def test_options_do_not_make_a_function_anew(runtime: Runtime) -> None:
+def test_options_do_not_make_a_function_anew(runtime: penstock.Runtime) -> None:
     spec = runtime.functions.spec(double.declaration)
     for number in range(20):
         labelled = double.with_options(label=f"call {number}").declaration

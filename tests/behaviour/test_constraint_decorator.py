@@ -9,7 +9,7 @@ import pytest
 from tests.behaviour.modes import Gate, only_workers
 
 import penstock
-from penstock import ConstraintError, DefinitionError, Runtime, constraint, task, wait_on
+from penstock import ConstraintError, DefinitionError, constraint, task, wait_on
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -119,7 +119,7 @@ def test_a_constrained_task_maps() -> None:
 
 @only_workers
 def test_the_message_names_what_this_run_has(mode: str) -> None:
-    with Runtime(cpus=2, memory="8GB"):
+    with penstock.Runtime(cpus=2, memory="8GB"):
         with pytest.raises(ConstraintError) as caught:
             constraint(computing_units=3)(task(plain))()
         assert "3" in str(caught.value) and "2" in str(caught.value) and "largest" in str(caught.value)
@@ -153,7 +153,7 @@ def test_two_units_leave_no_room_for_another_task(mode: str, tmp_path: Any) -> N
 
 @only_workers
 def test_memory_limits_how_many_run_at_once(mode: str, tmp_path: Any) -> None:
-    with Runtime(cpus=2, memory="4GB"):
+    with penstock.Runtime(cpus=2, memory="4GB"):
         big = constraint(memory_size="3GB")(task(returns=1)(hold))
         assert all(len(others) == 1 for others in wait_on([big(str(tmp_path), None) for _ in range(20)]))
 
@@ -174,7 +174,7 @@ def test_tasks_of_higher_priority_go_first(mode: str, tmp_path: Any, gate: Gate)
         gate.enter()
 
     low, high, higher = task(note), task(priority=True)(note), task(priority=5)(note)
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         wait_at(gate)
         for function, name in [(low, "low"), (high, "high"), (low, "low"), (higher, "higher"), (high, "high")]:
             function(name)
@@ -195,7 +195,7 @@ def test_tasks_of_equal_priority_go_in_the_order_of_their_calls(mode: str, tmp_p
     def wait_at(gate: Gate) -> None:
         gate.enter()
 
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         wait_at(gate)
         for i in range(50):
             note(i)

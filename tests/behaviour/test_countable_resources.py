@@ -12,7 +12,8 @@ import pytest
 from tests.behaviour.modes import Gate
 from tests.own_place import user_environment
 
-from penstock import ConfigError, ConstraintError, DefinitionError, Runtime, constraint, io, mpi, task, wait_on
+import penstock
+from penstock import ConfigError, ConstraintError, DefinitionError, constraint, io, mpi, task, wait_on
 from penstock.observe.log import read_log
 
 
@@ -30,7 +31,7 @@ def visible() -> str:
 
 @pytest.mark.parametrize("mode", ["parallel", "inline", "simulated"])
 def test_what_no_machine_has_is_refused_at_the_call(mode: Any) -> None:
-    with Runtime(cpus=2, mode=mode, countable={"licences": 2}):
+    with penstock.Runtime(cpus=2, mode=mode, countable={"licences": 2}):
         with pytest.raises(
             ConstraintError, match=r"licences=3, and no node has more than 2\. .*--countable licences=3"
         ):
@@ -40,7 +41,7 @@ def test_what_no_machine_has_is_refused_at_the_call(mode: Any) -> None:
 
 
 def test_names_are_compared_without_regard_to_case() -> None:
-    with Runtime(cpus=1, countable={"Licences": 1}):
+    with penstock.Runtime(cpus=1, countable={"Licences": 1}):
         assert constraint(LICENCES=1)(task(visible))().result() == visible()
 
 
@@ -57,7 +58,7 @@ def test_a_name_that_is_nearly_one_of_ours_is_a_mistake() -> None:
 
 @pytest.mark.parametrize("name", ["tapes", "sites", "test_rigs", "process_slots", "nodes"])
 def test_a_name_that_is_far_from_ours_is_counted(name: str) -> None:
-    with Runtime(cpus=1, countable={name: 1}):
+    with penstock.Runtime(cpus=1, countable={name: 1}):
         assert constraint(**{name: 1})(task(visible))().result() == visible()
 
 
@@ -65,7 +66,7 @@ def test_a_name_that_is_far_from_ours_is_counted(name: str) -> None:
     "given", [{"a b": 1}, {"gpus": 0}, {"gpus": "many"}, "gpus", 3, {"x": 1, "X": 2}, "x=10000000", "computing_units=4"]
 )
 def test_unusable_settings_are_refused(given: Any) -> None:
-    with pytest.raises(ConfigError, match="countable="), Runtime(cpus=1, countable=given):
+    with pytest.raises(ConfigError, match="countable="), penstock.Runtime(cpus=1, countable=given):
         pass
 
 
@@ -73,7 +74,7 @@ def test_unusable_settings_are_refused(given: Any) -> None:
 def test_as_many_run_at_a_time_as_there_are(tmp_path: Path, as_io: bool) -> None:
     gate = Gate(tmp_path / "gate")
     limited = constraint(licences=1)(io(seen) if as_io else seen)
-    with Runtime(cpus=4, countable="licences=1"):
+    with penstock.Runtime(cpus=4, countable="licences=1"):
         first = [limited(str(tmp_path / f"started-{i}"), gate.path) for i in range(3)]
         for number in range(3):
             gate.open()
@@ -84,7 +85,7 @@ def test_as_many_run_at_a_time_as_there_are(tmp_path: Path, as_io: bool) -> None
 
 def test_others_run_beside_them(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    with Runtime(cpus=2, countable="licences=1"):
+    with penstock.Runtime(cpus=2, countable="licences=1"):
         limited = constraint(licences=1)(seen)
         held, waiting = (limited(str(tmp_path / f"started-{i}"), gate.path) for i in range(2))
         assert task(visible)().result() == visible()
@@ -97,7 +98,7 @@ def test_others_run_beside_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["parallel", "inline"])
 def test_a_process_sees_the_gpus_that_its_task_holds(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,GPU-77")
-    with Runtime(cpus=3, mode=mode):
+    with penstock.Runtime(cpus=3, mode=mode):
         one, two = (constraint(gpus=count)(task(visible)) for count in (1, 2))
         assert set(wait_on([one() for _ in range(30)])) <= {"3", "5", "GPU-77"}
         for pair in wait_on([two() for _ in range(5)]):
@@ -108,7 +109,7 @@ def test_a_process_sees_the_gpus_that_its_task_holds(mode: Any, monkeypatch: pyt
 
 def test_two_tasks_at_a_time_never_see_the_same_gpu(tmp_path: Path) -> None:
     """They take turns over lanes and devices, so that each lane has had each device."""
-    with Runtime(cpus=3, countable={"gpus": 2}):
+    with penstock.Runtime(cpus=3, countable={"gpus": 2}):
         limited = constraint(gpus=1)(seen)
         for turn in range(4):
             gates = [Gate(tmp_path / f"gate-{turn}-{i}") for i in range(2)]
@@ -119,7 +120,7 @@ def test_two_tasks_at_a_time_never_see_the_same_gpu(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_gives_back_what_its_task_held(tmp_path: Path) -> None:
-    with Runtime(cpus=2, countable={"gpus": 1}):
+    with penstock.Runtime(cpus=2, countable={"gpus": 1}):
 
         @constraint(gpus=1)
         @task(retries=1)
@@ -135,13 +136,13 @@ def test_a_worker_that_dies_gives_back_what_its_task_held(tmp_path: Path) -> Non
 def test_mpi_tasks_hold_none() -> None:
     with (
         pytest.raises((DefinitionError, ConstraintError), match="only counted is for tasks of one process"),
-        Runtime(cpus=2),
+        penstock.Runtime(cpus=2),
     ):
         constraint(gpus=1)(mpi(processes=2)(task(visible)))()
 
 
 def test_options_of_a_call_may_ask_for_them() -> None:
-    with Runtime(cpus=1, countable={"gpus": 2}):
+    with penstock.Runtime(cpus=1, countable={"gpus": 2}):
         assert task(visible).with_options(constraints={"gpus": 2})().result() == "0,1"
 
 

@@ -18,7 +18,6 @@ from penstock import (
     FILE_OUT,
     INOUT,
     CallError,
-    Runtime,
     TaskError,
     barrier,
     ready_file,
@@ -106,7 +105,7 @@ def test_each_future_of_a_cancelled_task_says_so(gate: Gate) -> None:
     def never() -> None:
         raise AssertionError("it ran")
 
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         occupy(gate)
         parts = never()
         assert [part.cancel() for part in parts] == [True, True, True]
@@ -135,7 +134,7 @@ def test_a_thread_that_a_task_left_behind_does_not_hand_over_for_the_next(
         gate.enter()
         return "its own"
 
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         assert wait_on(leaving(gate)) == "its own"
         value = patient(started, second_gate)
         started.open()
@@ -150,7 +149,7 @@ def test_a_thread_that_a_task_left_behind_does_not_hand_over_for_the_next(
 
 
 @only_workers
-def test_nothing_of_a_stream_stays_when_it_was_used(runtime: Runtime) -> None:
+def test_nothing_of_a_stream_stays_when_it_was_used(runtime: penstock.Runtime) -> None:
     for _ in range(20):
         assert [future.result() for future in numbers(2)] == [0, 1]
         assert wait_on(numbers(2)) == [0, 1]
@@ -213,7 +212,7 @@ def test_a_whole_stream_is_what_its_parts_are_at_the_call() -> None:
 def test_a_part_that_a_task_still_updates_when_the_stream_is_over_is_waited_for(
     gate: Gate, second_gate: Gate, fails: bool
 ) -> None:
-    with Runtime(cpus=3):
+    with penstock.Runtime(cpus=3):
         stream = lists(gate)
         first = next(stream)
         push(first, second_gate, fails=fails)
@@ -238,7 +237,7 @@ def test_threads_that_share_a_stream_get_each_output_once() -> None:
 
 
 @only_workers
-def test_a_loop_that_is_left_early_lets_the_rest_go(runtime: Runtime, gate: Gate) -> None:
+def test_a_loop_that_is_left_early_lets_the_rest_go(runtime: penstock.Runtime, gate: Gate) -> None:
     for future in numbers(50, gate):
         if future.result() == 3:
             break
@@ -322,7 +321,7 @@ def test_a_limit_does_not_hold_up_who_waits_for_all_of_a_stream(gate: Gate, ask:
     def occupy(gate: Gate) -> None:
         gate.enter()
 
-    with Runtime(cpus=3):
+    with penstock.Runtime(cpus=3):
         occupy(gate)  # as long as anything else runs, no output is let through for want of others
         assert ask() == sum(range(2000))
         gate.open()

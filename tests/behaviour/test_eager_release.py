@@ -17,7 +17,6 @@ from penstock import (
     INOUT,
     DefinitionError,
     ReturnsMismatch,
-    Runtime,
     SerializationError,
     barrier,
     compss_ready_value,
@@ -329,7 +328,7 @@ def test_5_snapshot() -> None:
 
 @only_workers
 def test_6_several_producers(gate: Gate, second_gate: Gate) -> None:
-    with Runtime(cpus=3):
+    with penstock.Runtime(cpus=3):
         one, other = produce(gate), produce(second_gate)
         # The same datum twice is one edge.
         both = together(one[1], other[1], one[1])
@@ -441,7 +440,7 @@ def test_10_wait_on_of_one_part_and_barrier(gate: Gate, second_gate: Gate) -> No
 
 
 @only_workers
-def test_11_locations(gate: Gate, runtime: Runtime) -> None:
+def test_11_locations(gate: Gate, runtime: penstock.Runtime) -> None:
     @task(returns=2)
     def large(gate: Gate) -> None:
         ready_value(np.arange(100_000), 0)
@@ -506,5 +505,5 @@ def test_a_process_of_the_body_cannot_hand_over() -> None:
 def test_12_no_deadlock_with_one_worker() -> None:
     """Generators never wait for consumers: these run after it."""
     penstock.barrier()
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         assert wait_on([upper(part) for part in produce()]) == ["FIRST", "SECOND", "THIRD"]

@@ -11,12 +11,12 @@ from tests.behaviour.modes import Gate, only_workers
 from tests.behaviour.storage_programs import LITTLE, files_below, layer
 from tests.behaviour.storage_programs import run as run_on_layers
 
+import penstock
 from penstock import (
     FILE_IN,
     FILE_INOUT,
     FILE_OUT,
     ReturnsMismatch,
-    Runtime,
     TaskError,
     barrier,
     constraint,
@@ -84,7 +84,7 @@ def test_files_are_the_same_however_it_runs(in_folder: Path) -> None:
 @only_workers
 def test_readers_of_the_old_version_keep_it(in_folder: Path, gate: Gate, second_gate: Gate) -> None:
     Path("a").write_text("old")
-    with Runtime(cpus=3):
+    with penstock.Runtime(cpus=3):
         reader = read_slowly("a", gate)
         write_both("a", "b", second_gate, " new")
         assert read("a").result(timeout=60) == "one new"  # in its private copy: the name still means the old one

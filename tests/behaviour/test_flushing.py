@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.behaviour.conftest import Script
@@ -29,7 +29,10 @@ from tests.behaviour.storage_programs import (
     write,
 )
 
-from penstock import FILE_IN, FILE_OUT, Runtime, barrier, constraint, delete_file, io, open_file, task, wait_on
+from penstock import FILE_IN, FILE_OUT, barrier, constraint, delete_file, io, open_file, task, wait_on
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 MB = 1_000_000
 

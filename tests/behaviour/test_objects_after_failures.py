@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,13 +19,15 @@ from penstock import (
     OUT,
     DataLost,
     DependencyFailed,
-    Runtime,
     barrier,
     cancel,
     delete_object,
     task,
     wait_on,
 )
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 
 @task(xs=INOUT)
@@ -385,7 +387,7 @@ def items(stock: Stock) -> list[int]:
 
 @pytest.mark.parametrize("looked", [False, True])
 def test_a_persistent_object_has_its_last_state(mode: str, tmp_path: Path, looked: bool) -> None:
-    with Runtime(store=f"local:{tmp_path}/store", **MODES[mode]):
+    with penstock.Runtime(store=f"local:{tmp_path}/store", **MODES[mode]):
         stock = Stock()
         stock.items = [1]
         stock.make_persistent("stock")

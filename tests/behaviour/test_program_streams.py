@@ -23,7 +23,6 @@ from penstock import (
     STREAM_OUT,
     DefinitionError,
     DependencyFailed,
-    Runtime,
     TaskCancelled,
     barrier,
     mpi,
@@ -269,7 +268,7 @@ def test_inside_a_task(in_folder: Path) -> None:
 
 @only_workers
 def test_one_worker_runs_them_one_after_the_other(in_folder: Path) -> None:
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         count_up(1000, "a")
         copy("a", "b")
         count_up_in_python(1000, "c")
@@ -281,7 +280,7 @@ def test_strict_mode_and_two_runs_at_once(in_folder: Path) -> None:
     """One process has one table: the inner run hands its files over when they are complete."""
     count_up(10, "outer")
     assert wait_on(read("outer")) == numbers(10)
-    with Runtime(cpus=2, strict=True):
+    with penstock.Runtime(cpus=2, strict=True):
         count_up(10, "inner")
         copy("inner", "copied")
         assert wait_on(read("copied")) == numbers(10)
@@ -292,7 +291,7 @@ def test_a_temporary_stream_is_not_kept(in_folder: Path) -> None:
     @program("seq 1 {last} > {out}", out=STREAM_OUT(temp=True))
     def passing(last: int, out: str) -> None: ...
 
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         passing(5, "passing")
         assert wait_on(read("passing")) == numbers(5)
     assert left_in(in_folder) == []

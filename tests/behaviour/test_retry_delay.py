@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.behaviour.modes import only_workers
 
 import penstock
-from penstock import INOUT, Runtime, task, wait_on
+from penstock import INOUT, task, wait_on
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 
 def tried(folder: str) -> int:

@@ -14,7 +14,8 @@ import pytest
 from tests.behaviour.modes import Gate
 from tests.faults.programs import segments_in
 
-from penstock import Runtime, barrier, task, wait_on
+import penstock
+from penstock import barrier, task, wait_on
 
 MB = 1_000_000
 
@@ -32,7 +33,7 @@ def test_a_long_stream_in_little_memory() -> None:
         for index in range(number):
             yield np.full(MB, index % 251, dtype=np.uint8)
 
-    with Runtime(cpus=2, store_capacity="40MB") as runtime:
+    with penstock.Runtime(cpus=2, store_capacity="40MB") as runtime:
         most = 0
         sums = []
         for part in limited(2000):
@@ -51,7 +52,7 @@ def test_values_go_while_the_producer_goes_on(gate: Gate) -> None:
             yield np.full(MB, index, dtype=np.uint8)
         gate.enter()
 
-    with Runtime(cpus=2) as runtime:
+    with penstock.Runtime(cpus=2) as runtime:
         stream = gated(gate)
         assert wait_on([total(next(stream)) for _ in range(20)]) == [index * MB for index in range(20)]
         assert not stream.done()
@@ -97,7 +98,7 @@ def use_at(gate: Gate, number: Any) -> Any:
 
 
 def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         stream = numbered(tmp_path, 50)
         # The fifth is made, and waits to be handed over.
         assert settled(tmp_path) == 5
@@ -111,7 +112,7 @@ def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) ->
 
 
 def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gate) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         stream = numbered(tmp_path, 50)
         first, second = next(stream), next(stream)
         held = use_at(gate, first)
@@ -127,7 +128,7 @@ def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gat
 
 
 def test_what_nobody_wants_holds_nobody_back(tmp_path: Path) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         numbered(tmp_path, 50)
         barrier()
         assert produced(tmp_path) == 50
@@ -137,7 +138,7 @@ def test_what_nobody_wants_holds_nobody_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_no_deadlock(tmp_path: Path, cpus: int) -> None:
     """With one worker there is nobody to use outputs while the producer waits, so it is let go on."""
-    with Runtime(cpus=cpus):
+    with penstock.Runtime(cpus=cpus):
         assert wait_on([use(part) for part in numbered(tmp_path, 30)]) == list(range(30))
 
 
@@ -146,7 +147,7 @@ def test_no_deadlock_when_producers_have_all_workers(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(3)]
     for folder in folders:
         folder.mkdir()
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         streams = [numbered(folder, 20) for folder in folders]
         for stream in streams:
             assert wait_on([use(part) for part in stream]) == list(range(20))
@@ -154,7 +155,7 @@ def test_no_deadlock_when_producers_have_all_workers(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_no_deadlock_when_all_futures_are_kept(tmp_path: Path) -> None:
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         assert wait_on(numbered(tmp_path, 30)) == list(range(30))
         for entry in tmp_path.iterdir():
             entry.unlink()
@@ -171,7 +172,7 @@ def test_no_deadlock_when_the_program_collects_outputs_itself(gate: Gate, monkey
         gate.enter()
         yield from range(6)
 
-    with Runtime(cpus=1) as runtime:
+    with penstock.Runtime(cpus=1) as runtime:
         driver = runtime.driver
         executor: Any = driver.executor
         woken, asleep, poll, wake = threading.Event(), threading.Event(), executor.poll, executor.wake
@@ -210,7 +211,7 @@ def test_no_deadlock_when_the_program_collects_outputs_itself(gate: Gate, monkey
 
 @pytest.mark.timeout(60)
 def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) -> None:
-    with Runtime(cpus=1):
+    with penstock.Runtime(cpus=1):
         stream = numbered(tmp_path, 6)
         used: list[int] = []
         done = threading.Event()
@@ -240,7 +241,7 @@ def test_a_retry_is_held_back_too(tmp_path: Path) -> None:
             (folder / str(index)).touch()
             yield index
 
-    with Runtime(cpus=2):
+    with penstock.Runtime(cpus=2):
         stream = flaky(20)
         assert [next(stream).result() for _ in range(5)] == [0, 1, 2, 3, 4]
         assert settled(folder) == 8  # two are handed over, one more waits
@@ -248,5 +249,5 @@ def test_a_retry_is_held_back_too(tmp_path: Path) -> None:
 
 
 def test_inline_there_is_nothing_to_hold_back(tmp_path: Path) -> None:
-    with Runtime(mode="inline"):
+    with penstock.Runtime(mode="inline"):
         assert wait_on(numbered(tmp_path, 30)) == list(range(30))

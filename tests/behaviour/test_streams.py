@@ -23,7 +23,6 @@ from penstock import (
     Future,
     PenstockError,
     ReturnsMismatch,
-    Runtime,
     Stream,
     barrier,
     cancel,
@@ -516,7 +515,7 @@ def test_what_a_stream_says_of_itself() -> None:
 
 def test_a_stream_of_another_run() -> None:
     barrier()
-    with Runtime(mode="inline"):
+    with penstock.Runtime(mode="inline"):
         stream = count(3)
     assert wait_on(total(stream)) == 3
 
@@ -524,7 +523,7 @@ def test_a_stream_of_another_run() -> None:
 def test_a_simulated_run_cannot_know_the_number() -> None:
     barrier()
     with (
-        Runtime(mode="simulated"),
+        penstock.Runtime(mode="simulated"),
         pytest.raises(penstock.SimulatedValueError, match="only its body knows how many"),
     ):
         count(3)

@@ -14,7 +14,7 @@ import pytest
 from tests.behaviour.modes import Gate
 
 import penstock
-from penstock import INOUT, Runtime, ready_value, task, wait_on
+from penstock import INOUT, ready_value, task, wait_on
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -146,7 +146,7 @@ def test_a_thread_that_waits_long_for_its_turn_says_so(
     gate: Gate, second_gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = _Heard()
-    with Runtime(mode="inline", stall=0.01):
+    with penstock.Runtime(mode="inline", stall=0.01):
         busy = threading.Thread(target=lambda: wait_on(between(gate, second_gate)))
         monkeypatch.setattr(sys, "stderr", heard)
         busy.start()
@@ -162,6 +162,6 @@ def test_a_thread_that_waits_long_for_its_turn_says_so(
 
 def test_starting_threads_is_as_it_was_after_the_run() -> None:
     before = threading.Thread.start
-    with Runtime(mode="inline"), Runtime(mode="inline"):
+    with penstock.Runtime(mode="inline"), penstock.Runtime(mode="inline"):
         pass
     assert threading.Thread.start is before

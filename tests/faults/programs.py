@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 import psutil
-from tests.own_place import memory_dir, user_environment
+from tests.own_place import IN_WORKERS, memory_dir, user_environment
 
 PATIENCE = 60.0
 
@@ -120,7 +120,7 @@ class Program:
 
 def surroundings(**changes: str) -> dict[str, str]:
     """Our environment with the package importable, no setting inherited, and output not held back."""
-    path = os.pathsep.join(path for path in sys.path if path)
+    path = os.pathsep.join(path for path in sys.path if path and path != IN_WORKERS)
     return {**user_environment(PYTHONPATH=path, PYTHONUNBUFFERED="1"), **changes}
 
 

@@ -6,15 +6,15 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.faults.programs import Gate, Tally, TaskSide, empties
 
+import penstock
 from penstock import (
     DependencyFailed,
-    Runtime,
     Stream,
     TaskCancelled,
     TaskTimeout,
@@ -25,6 +25,9 @@ from penstock import (
     task,
     wait_on,
 )
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -157,7 +160,7 @@ def test_an_endless_producer_ends_with_the_run(gate: Gate) -> None:
         while True:
             yield np.zeros(LARGE)
 
-    runtime = Runtime(cpus=2)
+    runtime = penstock.Runtime(cpus=2)
     with runtime:
         stream = endless()
         next(stream)

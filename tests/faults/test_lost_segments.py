@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,12 +26,14 @@ from penstock import (
     INOUT,
     DataLost,
     DependencyFailed,
-    Runtime,
     TaskCancelled,
     ready_value,
     task,
     wait_on,
 )
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 pytestmark = pytest.mark.timeout(60)
 

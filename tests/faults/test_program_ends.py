@@ -9,13 +9,17 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.conftest import wait_until
 from tests.faults.programs import Gate, Program, TaskSide, alive, gone, run, surroundings
 
 import penstock
-from penstock import Runtime, task, wait_on
+from penstock import task, wait_on
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 pytestmark = pytest.mark.timeout(30)
 

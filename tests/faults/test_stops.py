@@ -6,17 +6,20 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.faults.programs import Gate, TaskSide
 
 import penstock
-from penstock import Runtime, RuntimeStopped, task
+from penstock import RuntimeStopped, task
 from penstock.executors import disposable, forkserver, node
 from penstock.runtime import session
 from penstock.runtime.arguments import Arguments
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -118,7 +121,7 @@ def test_a_call_that_began_before_the_run_was_stopped_is_refused(
 def test_a_call_that_comes_while_the_last_runtime_goes_starts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 
-    class Stack(list[Runtime]):
+    class Stack(list[penstock.Runtime]):
         def remove(self, runtime: Runtime) -> None:
             super().remove(runtime)
             thread, outcome = in_a_thread(session.current)

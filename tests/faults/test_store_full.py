@@ -11,14 +11,17 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.faults.programs import Program, empties, gone, segments_in
 
 import penstock
-from penstock import INOUT, Runtime, task, wait_on
+from penstock import INOUT, task, wait_on
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -10,23 +10,16 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.faults.programs import Tally, empties, run
 
 import penstock
-from penstock import (
-    INOUT,
-    DependencyFailed,
-    Future,
-    Runtime,
-    SerializationError,
-    TaskCancelled,
-    TaskFailed,
-    task,
-    wait_on,
-)
+from penstock import INOUT, DependencyFailed, Future, SerializationError, TaskCancelled, TaskFailed, task, wait_on
+
+if TYPE_CHECKING:
+    from penstock import Runtime  # workers import this module, and need no engine
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -388,3 +388,36 @@ def topology_files() -> list[str]:
 def test_a_world_leaves_no_description_of_the_machine(runtime: Runtime) -> None:
     for files in topology_files().result():
         assert all(path.endswith(" (deleted)") for path in files)
+
+
+#: a runner whose rank shares memory, as a library does while it begins, and never gets as far as to report
+BEGINS_FOR_EVER = """#!/bin/sh
+{python} -c '
+import mmap, time
+with open("{shared}", "wb+") as file:
+    file.truncate(4096)
+    memory = mmap.mmap(file.fileno(), 4096)
+open("{begun}", "w").close()
+time.sleep(600)
+' &
+wait
+"""
+
+
+def test_a_world_that_is_ended_while_it_begins_leaves_nothing_in_shared_memory(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    shared, begun, runner = Path(f"/dev/shm/mpich_shm_{os.getpid()}"), tmp_path / "begun", tmp_path / "runner"
+    runner.write_text(BEGINS_FOR_EVER.format(python=sys.executable, shared=shared, begun=begun))
+    runner.chmod(0o755)
+
+    @mpi(processes=2, runner=str(runner))
+    @task(returns=list)
+    def never() -> None: ...
+
+    never()
+    while not begun.exists():
+        time.sleep(0.01)
+    assert shared.exists()
+    penstock.stop(abort=True)
+    assert not shared.exists()

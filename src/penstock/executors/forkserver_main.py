@@ -27,6 +27,7 @@ import msgspec
 from penstock.data.limits import behind
 from penstock.executors.disposable import places_of, remove_directories, sweep
 from penstock.executors.forkserver_child import Serve, Surroundings, adopt_orphans, live_as_worker
+from penstock.executors.mpi_files import family, remove_files, shared_files_of
 
 LARGEST_MESSAGE = 1 << 18
 DESCRIPTORS_PER_SPAWN = 4
@@ -235,7 +236,7 @@ class Guardian:
     def _kill(self, worker_id: int) -> None:
         pid = self._pids.get(worker_id)
         if pid is not None:
-            _kill_group(pid)
+            _kill_worker(pid)
 
     def _reap(self) -> bool:
         """Collect every ended child, and kill what ended workers left; says whether any child may be left."""
@@ -264,6 +265,7 @@ class Guardian:
         # A living worker adopts what its own tasks abandon; a child of ours that is no worker was left by a dead one.
         for pid in children_of_this_process():
             if pid not in self._ids:
+                remove_files(shared_files_of(family(pid)))
                 _kill(pid)
 
     def end_processes(self) -> None:
@@ -272,7 +274,7 @@ class Guardian:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         for pid in self._ids:
-            _kill_group(pid)
+            _kill_worker(pid)
         while self._reap():
             remaining = deadline - time.monotonic()
             if remaining <= 0:
@@ -300,6 +302,14 @@ def _load(entry: str) -> Serve:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
+
+
+def _kill_worker(pid: int) -> None:
+    """Kill a worker, and the world that it keeps, if it does."""
+    world = family(pid)[1:]
+    if world:
+        remove_files(shared_files_of(world))
+    _kill_group(pid)
 
 
 def _kill_group(pid: int) -> None:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 
 from penstock.data.segments import Segments
+from penstock.executors.mpi_files import remove_files, shared_files_of
 from penstock.executors.mpi_progress import Watched, progress_file
-from penstock.executors.mpi_runner import Runner, remove_files, shared_files_of, short
+from penstock.executors.mpi_runner import Runner, short
 from penstock.executors.mpi_wire import (
     FromRank,
     Hello,
@@ -147,7 +148,7 @@ class Ranks:
         """Kill every process of the world."""
         left = shared_files_of(self.pids())
         if self._runner is not None:
-            self._runner.end()
+            left |= self._runner.end()
             self._runner = None
         remove_files([*left, self._address])
         for member in self._members():

@@ -14,12 +14,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from penstock.executors.forkserver_main import children_of_this_process
+from penstock.executors.mpi_files import family, shared_files_of
 from penstock.model.worlds import World
 
-__all__ = ["SOCKET", "Runner", "find_runner", "remove_files", "shared_files_of", "short"]
+__all__ = ["SOCKET", "Runner", "find_runner", "short"]
 
 #: environment variable that carries the address at which a rank reports
 SOCKET = "PENSTOCK_INTERNAL_WORLD"
@@ -28,10 +29,6 @@ SOCKET = "PENSTOCK_INTERNAL_WORLD"
 _KEPT = 4000
 #: seconds in which the processes of a world must be gone after SIGKILL
 _PATIENCE = 2.0
-#: in a list of what a process has mapped
-_SHARED = re.compile(r"(/dev/shm/(?:mpich|vader|sm_segment|psm|ucx|ofi)\S*)$", re.MULTILINE)
-#: what MPICH's runner calls its description of the machine
-_TOPOLOGY = "hydra_hwloc_xmlfile_"
 #: Open MPI counts the cores; whether there are enough of them is the scheduler's business here
 _OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -107,10 +104,15 @@ class Runner:
             return f"{self.name} gives its exit status as {status}"
         return "it left without a word"
 
-    def end(self) -> None:
-        """Kill all of it, and wait until it is gone."""
+    def end(self) -> set[str]:
+        """Kill all of it, and wait until it is gone; gives files that it shared memory by, which stay behind.
+
+        Also those of ranks that have not reported yet: the library shares memory before they do.
+        """
+        shared = shared_files_of(family(self._process.pid))
         deadline = time.monotonic() + _PATIENCE
         while (children := children_of_this_process()) and time.monotonic() < deadline:
+            shared |= shared_files_of(children)
             for child in children:
                 with contextlib.suppress(OSError):
                     os.kill(child, signal.SIGKILL)
@@ -121,39 +123,7 @@ class Runner:
                     os.waitpid(child, os.WNOHANG)
         os.close(self.output)
         os.close(self.process)
-
-
-def shared_files_of(pids: Iterable[int]) -> set[str]:
-    """Files by which an MPI library shares memory among processes; it removes them only if these end by themselves.
-
-    And that by which MPICH's runner has told them of the machine: the process that started them has it open.
-    """
-    found: set[str] = set()
-    parents = set()
-    for pid in pids:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
-            found.update(_SHARED.findall(maps.read()))
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
-            parents.add(int(stat.read().rpartition(b")")[2].split()[1]))
-    for parent in parents:
-        found.update(path for path in _open_files(parent) if os.path.basename(path).startswith(_TOPOLOGY))
-    return found
-
-
-def _open_files(pid: int) -> list[str]:
-    paths = []
-    with contextlib.suppress(OSError):
-        for descriptor in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                paths.append(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
-    return paths
-
-
-def remove_files(paths: Iterable[str]) -> None:
-    """Remove files, if they are still there."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        return shared
 
 
 def _environment(address: str) -> dict[str, str]:

@@ -36,9 +36,7 @@ from penstock.api.directions import (
     Type,
 )
 from penstock.api.eager import compss_ready_value, ready_file, ready_value
-from penstock.api.executor import Executor
 from penstock.api.mpi import mpi
-from penstock.api.program import program
 from penstock.api.sync import barrier, cancel, delete_file, delete_object, open_file, share, wait_on
 from penstock.api.task import task
 from penstock.errors import (
@@ -75,6 +73,8 @@ from penstock.runtime.streams import Stream
 from penstock.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from penstock.api.executor import Executor
+    from penstock.api.program import program
     from penstock.persistent.objects import PersistentObject
     from penstock.runtime.runtime import Runtime
 
@@ -158,14 +158,19 @@ __all__ = [
 ]
 
 
+#: names that many programs have no use for, and their modules, which are imported when somebody asks for them: every
+#: program waits for `import penstock`, twice (the fork server imports it too)
+_LATER = {
+    "Executor": "penstock.api.executor",
+    "PersistentObject": "penstock.persistent.objects",
+    "Runtime": "penstock.runtime.runtime",
+    "program": "penstock.api.program",
+}
+
+
 def __getattr__(name: str) -> Any:
-    # The engine and the executors are imported by the first runtime, so that `import penstock` is quick.
-    if name == "Runtime":
-        from penstock.runtime.runtime import Runtime
+    if name in _LATER:
+        from importlib import import_module
 
-        return Runtime
-    if name == "PersistentObject":
-        from penstock.persistent.objects import PersistentObject
-
-        return PersistentObject
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

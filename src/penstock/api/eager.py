@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ReturnsMismatch
-from penstock.executors.early import Mismatch, Releasing, is_left_behind, release_of
 from penstock.executors.inside import inside_task
+
+if TYPE_CHECKING:
+    from penstock.executors.early import Releasing
 
 __all__ = ["compss_ready_value", "ready_file", "ready_value"]
 
@@ -27,6 +29,8 @@ def ready_file(path: Any) -> None:
 
     A function that is called plainly, outside of any task, writes its files under their own names: nothing is to do.
     """
+    from penstock.executors.early import is_left_behind, release_of  # of workers: the program itself has no need of it
+
     if inside_task() or is_left_behind() or release_of() is not None:
         _release("ready_file").file(path)
 
@@ -36,6 +40,8 @@ compss_ready_value = ready_value
 
 
 def _release(call: str) -> Releasing:
+    from penstock.executors.early import Mismatch, is_left_behind, release_of
+
     release = release_of()
     if release is not None:
         return release

@@ -23,7 +23,6 @@ from penstock.runtime import session
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
-from penstock.runtime.nested import call_here
 
 __all__ = ["Task", "task"]
 
@@ -44,6 +43,8 @@ class Task(Generic[P, R]):
     # No parameter of a task is taken for one of these methods', whatever it is called.
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         if inside_task():
+            from penstock.runtime.nested import call_here  # which the program itself never needs
+
             return call_here(self.declaration, args, kwargs)  # type: ignore[no-any-return]
         return session.current().call(self.declaration, args, kwargs)  # type: ignore[no-any-return]
 

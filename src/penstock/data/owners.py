@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import pickle
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.graph.regions import Region, region
+if TYPE_CHECKING:
+    from penstock.graph.regions import Region
 
 __all__ = ["Located", "Unknown", "is_buffer", "locate"]
 
@@ -62,6 +63,7 @@ def _is_exporter(kind: type) -> bool:
 def locate(obj: Any) -> Located | Unknown:
     """Where a buffer lies."""
     from penstock.data.adoption import address
+    from penstock.graph.regions import region  # here and above: only for arrays, and is_buffer is for everybody
 
     numpy = sys.modules.get("numpy")
     kind: Any

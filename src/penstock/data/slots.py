@@ -12,7 +12,6 @@ import os
 import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from penstock.model.data import SegmentId
@@ -101,22 +100,28 @@ def slot(index: int) -> Any:
     return current.slots[index]
 
 
-def path_slot(index: int) -> Path:
+def path_slot(index: int) -> Any:
     """The file in a slot, for a program that gave it as a ``Path``."""
-    return Path(slot(index))
+    return _path(slot(index))
+
+
+def _path(path: str) -> Any:
+    from pathlib import Path  # 5 ms that programs without files need not wait for
+
+    return Path(path)
 
 
 def inside_slot(index: int, rest: str, as_path: bool) -> Any:
     """A file in the directory that a slot holds."""
     path = os.path.join(slot(index), rest)
-    return Path(path) if as_path else path
+    return _path(path) if as_path else path
 
 
 def written_file(output: int, as_path: bool) -> Any:
     """Where the task writes one of its files."""
     assert current.written is not None
     path = current.written[output]
-    return Path(path) if as_path else path
+    return _path(path) if as_path else path
 
 
 def stream_slot(index: int) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 
 from penstock.errors import CallError
 from penstock.executors.coroutines import yields
-from penstock.executors.programs import ProgramBody
 from penstock.executors.wire import STREAM
 from penstock.model.directions import Direction
 from penstock.model.tasks import OnFailure
@@ -101,6 +100,8 @@ class Declaration:
     @property
     def is_program(self) -> bool:
         """Whether a program is run in the place of a function."""
+        from penstock.executors.programs import ProgramBody  # what it needs, only programs need
+
         return isinstance(self.body, ProgramBody)
 
     @property

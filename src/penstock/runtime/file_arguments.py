@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -103,6 +102,8 @@ class FileArguments:
         runtime = self._runtime
         if isinstance(value, Future):
             raise CallError(f"{where} is a future; a file's path must be known at the call: give its result()")
+        from pathlib import Path  # most programs have no use for it
+
         path = as_path(value, where)
         if path in runtime.driver.house.unnamed:
             raise runtime.observe(runtime.driver.house.unnamed.pop(path))

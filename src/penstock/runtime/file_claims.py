@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import threading
 import time
 from collections.abc import Iterable
-from pathlib import PurePath
 
 from penstock.executors.disposable import hold
 
@@ -84,6 +82,8 @@ class FileClaims:
     def _folders_around(self, folder: str) -> tuple[list[bytes], list[bytes]]:
         known = self._around.get(folder)
         if known is None:
+            from pathlib import PurePath  # most programs have no use for it
+
             folders = [folder, *map(str, PurePath(folder).parents)]
             known = [_mark(one, _BELOW) for one in folders], [_mark(one, _WHOLE) for one in folders]
             self._around[folder] = known
@@ -125,6 +125,8 @@ class FileClaims:
 
 
 def _mark(path: str, kind: bytes = b"") -> bytes:
+    import hashlib  # with OpenSSL, which takes 3 ms and only files need
+
     return hashlib.blake2b(os.fsencode(path) + kind, digest_size=_SIZE).digest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import IO, Any
 
 from penstock.errors import CallError
@@ -15,7 +14,7 @@ __all__ = ["Files", "as_path"]
 
 def as_path(value: Any, where: str) -> str:
     """The absolute path that an argument names; one string per real file."""
-    if not isinstance(value, str | Path | bytes) and not hasattr(value, "__fspath__"):
+    if not isinstance(value, str | bytes) and not hasattr(value, "__fspath__"):
         raise CallError(f"{where} must be a path (str or pathlib.Path), not {type(value).__name__} {value!r:.80}")
     text = os.fsdecode(value)
     if not text:
@@ -40,6 +39,8 @@ class Files:
         """Directories that tasks use and that a path lies in, the innermost first."""
         if not self.directories:
             return []
+        from pathlib import Path  # most programs have no use for it
+
         return [folder for folder in map(str, Path(path).parents) if folder in self.directories]
 
     def open(self, path: Any, mode: str, options: dict[str, Any]) -> IO[Any]:

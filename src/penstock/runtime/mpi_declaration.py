@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock.errors import ConstraintError
@@ -15,8 +15,7 @@ from penstock.model.worlds import World
 __all__ = ["MPI", "whole_number", "world_of"]
 
 
-@dataclass(frozen=True)
-class MPI:
+class MPI(msgspec.Struct, frozen=True):
     """The arguments of ``@mpi``, checked; numbers may be ``"$VARIABLE"``, read when the task is first called."""
 
     processes: int | str

@@ -15,19 +15,20 @@ from penstock.units import format_rate, parse_rate
 
 __all__ = ["is_auto", "parse", "shown"]
 
-_FORM = re.compile(r"\s*auto\s*(?:\(([^()]*)\)\s*)?", re.IGNORECASE)
-_WORD = re.compile(r"\s*auto(?![a-z0-9_])", re.IGNORECASE)
-_FACTOR = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+# Compiled when they are used, which in most programs is never: all of them import this.
+_FORM = r"(?i)\s*auto\s*(?:\(([^()]*)\)\s*)?"
+_WORD = r"(?i)\s*auto(?![a-z0-9_])"
+_FACTOR = r"(?ai)[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 
 
 def is_auto(value: object) -> bool:
     """Whether a user means an auto constraint, well written or not; ``parse`` then says what is wrong with it."""
-    return isinstance(value, str) and _WORD.match(value) is not None
+    return isinstance(value, str) and re.match(_WORD, value) is not None
 
 
 def parse(text: str) -> Auto:
     """Read an auto constraint; anything malformed is a ConfigError that says what and why."""
-    form = _FORM.fullmatch(text)
+    form = re.fullmatch(_FORM, text)
     if form is None:
         raise _refusal(text, 'expected "auto" or "auto(min, max, delta)"')
     if form[1] is None:
@@ -62,7 +63,7 @@ def _rate(text: str, name: str, part: str) -> float:
 
 
 def _delta(text: str, part: str) -> float:
-    if _FACTOR.fullmatch(part) is None or not math.isfinite(delta := float(part)):
+    if re.fullmatch(_FACTOR, part) is None or not math.isfinite(delta := float(part)):
         raise _refusal(text, f"delta must be a plain number above 1, not {part!r}")
     if delta <= 1:
         raise _refusal(text, f"delta multiplies the constraint from one epoch to the next: above 1, not {part}")

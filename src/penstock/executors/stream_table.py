@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from penstock.errors import PenstockError
 from penstock.model.data import FileRef, Slot
@@ -57,13 +58,12 @@ def _rules() -> bytes:
     return compiled(Workflow("tasks", tuple(steps), exclude=("*",)))
 
 
-@dataclass
-class _Writer:
+class _Writer(msgspec.Struct):
     """An attempt that has a seat."""
 
     seat: int
     worker: int
-    paths: list[str] = field(default_factory=list)
+    paths: list[str] = []
 
 
 class StreamTable:

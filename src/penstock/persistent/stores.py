@@ -190,7 +190,7 @@ class Store(ABC):
 
     def hold(self) -> None:
         """Let others know that this run lives."""
-        owner = settings.run is None or settings.desk() is not None
+        owner = settings.folder is None or settings.desk() is not None
         self.runs.hold(self.run, owner=owner)
         if owner:
             self.ends.add(self.run)

@@ -65,12 +65,23 @@ class _Settings:
     find: Callable[[], str] | None = None
     #: the address of the store of this process
     url: str | None = None
-    #: the run that this process works for, by a name that no other has; None: it works for none
-    run: str | None = None
+    #: the folder of the run that this process works for; None: it works for none
+    folder: str | None = None
     #: the folder of the run, which no other has, and the number of the task that this process carries out
     attempt: tuple[str, int] | None = None
     #: the run that this process is the program of; None in workers
     desk: Callable[[], Desk | None] = staticmethod(lambda: None)
+
+    @property
+    def run(self) -> str | None:
+        """The run that this process works for, by a name that no run on another machine has either."""
+        if self.folder is None:
+            return None
+        # Asked for where there are stores. Every worker is told its run, and hashlib brings OpenSSL: 3 ms in each.
+        import hashlib
+        import socket
+
+        return hashlib.blake2b(f"{socket.gethostname()} {self.folder}".encode(), digest_size=16).hexdigest()
 
 
 settings = _Settings()
@@ -89,11 +100,7 @@ def connect(url: str | None) -> None:
 
 def work_for(folder: str | None) -> None:
     """From now on, this process works for the run whose folder this is, on this machine; None: for none."""
-    import hashlib
-    import socket
-
-    name = f"{socket.gethostname()} {folder}"
-    settings.run = None if folder is None else hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+    settings.folder = folder
 
 
 def is_stored(obj: Any) -> bool:
@@ -129,7 +136,7 @@ def current_store() -> Store:
             store = _opened.get(url)
             if store is None:
                 store = open_store(url)
-                if settings.run is None or settings.desk() is not None:
+                if settings.folder is None or settings.desk() is not None:
                     from penstock.persistent.upkeep import collect
 
                     collect(store)  # in programs; their workers come too often
@@ -193,7 +200,7 @@ def close_store(url: str) -> None:
 
 def _close_all() -> None:
     """At the end of the program; a run that is not over yet sees to it itself."""
-    for url in list(_opened) if settings.run is None else ():
+    for url in list(_opened) if settings.folder is None else ():
         close_store(url)
 
 

@@ -22,16 +22,12 @@ from penstock.engine.state import Recovery, State, TaskRecord, VersionRecord
 from penstock.engine.submission import new_record
 from penstock.model.data import FileRef, SegmentId, Value, VersionId, in_segments, segments_of
 from penstock.model.events import Lost, RunAgain, SegmentsLost
-from penstock.model.tasks import Failure, FailureKind, TaskState
+from penstock.model.tasks import PROGRAM, UNKNOWN, Failure, FailureKind, TaskState
 
-__all__ = ["OFTEN", "PROGRAM", "UNKNOWN", "lose_segments", "note_lost_inputs", "segments_lost"]
+__all__ = ["OFTEN", "lose_segments", "note_lost_inputs", "segments_lost"]
 
 #: times that one version is computed again
 OFTEN = 3
-
-#: who made what is lost, where that is no task that is still known
-PROGRAM = "the program"
-UNKNOWN = "an earlier task"
 
 
 def segments_lost(state: State, event: SegmentsLost) -> None:

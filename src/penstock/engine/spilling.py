@@ -29,13 +29,11 @@ from penstock.engine.segment_store import (
     unpark,
 )
 from penstock.engine.state import State
-from penstock.model.commands import Restore, Spill
+from penstock.model.commands import AT_A_TIME, Restore, Spill
 from penstock.model.events import Restored, Spilled
 
 __all__ = ["admit_one", "advance", "restored", "spilled"]
 
-#: moves at a time, in each direction: one alone leaves a device idle while its end is dealt with
-AT_A_TIME = 2
 #: of a device's bandwidth, what a move takes; or what is left, if that is less: it would else wait for others to end
 #: while the device has time to spare
 _SHARE = 8

@@ -6,9 +6,9 @@ from collections import Counter
 
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.segment_store import SegmentRecord, Store
-from penstock.engine.spilling import AT_A_TIME
 from penstock.engine.state import State
 from penstock.errors import InternalError
+from penstock.model.commands import AT_A_TIME
 from penstock.model.tasks import TaskState
 
 __all__ = ["check_store", "stored_segments"]

@@ -37,13 +37,13 @@ from penstock.executors.wire import (
     RankFailed,
     Ready,
     Run,
+    Setup,
     Spent,
     WorldStarted,
     claimed,
     frame,
     frames_down,
 )
-from penstock.executors.worker import Setup
 from penstock.executors.written_files import WrittenFiles, is_for_want_of_room
 from penstock.model.data import Slot, Value, segments_of
 from penstock.model.outside import Outside

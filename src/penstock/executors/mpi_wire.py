@@ -9,8 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from penstock.executors.wire import Define, Early, Frames, Logged, Run
-from penstock.executors.worker import Setup
+from penstock.executors.wire import Define, Early, Frames, Logged, Run, Setup
 from penstock.model.data import Slot
 from penstock.model.outside import Outside
 from penstock.model.tasks import Failure

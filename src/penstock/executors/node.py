@@ -31,8 +31,20 @@ from penstock.executors.logs import LogRelay
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import PLAIN, VISIBLE, Outfit, Seat, Worker, thread_limits
 from penstock.executors.stream_table import StreamTable
-from penstock.executors.wire import Clearing, Define, Done, Early, Error, Grant, Logged, Ready, Stop, run_of
-from penstock.executors.worker import SETUP, Setup
+from penstock.executors.wire import (
+    SETUP,
+    Clearing,
+    Define,
+    Done,
+    Early,
+    Error,
+    Grant,
+    Logged,
+    Ready,
+    Setup,
+    Stop,
+    run_of,
+)
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, NodeLost, OutputReady, Recalled, Warmed, WorkerLost

@@ -19,10 +19,13 @@ from msgspec import Struct
 from penstock.model.commands import Launch
 from penstock.model.data import Slot, Value
 from penstock.model.outside import Outside
+from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, Output
+from penstock.model.worlds import World
 
 __all__ = [
     "CLAIM",
+    "SETUP",
     "STREAM",
     "Clearing",
     "Define",
@@ -36,6 +39,7 @@ __all__ = [
     "RankFailed",
     "Ready",
     "Run",
+    "Setup",
     "Spent",
     "Stop",
     "Up",
@@ -51,6 +55,34 @@ __all__ = [
 
 #: stands for a number of return values that only the function itself knows
 STREAM = -2
+
+#: environment variable that carries a worker's ``Setup``
+SETUP = "PENSTOCK_INTERNAL_SETUP"
+
+
+class Setup(Struct):
+    """What a worker needs to know of its run."""
+
+    memory_dir: str
+    spill_dir: str
+    strict: bool
+    layers: list[StorageLayer] = []
+    #: where segments are spilled to on storage layers, by layer
+    layer_dirs: dict[str, str] = {}
+    #: the process keeps an MPI world, and its tasks are carried out by the ranks
+    world: World | None = None
+    #: address of the store of persistent objects
+    store: str | None = None
+    #: bytes of memory for turning objects to bytes and back, over all processes
+    serialization_memory: int | None = None
+    #: bytes of objects that each worker keeps for the next tasks
+    read_cache: int = 0
+    #: where the program's own setup of workers lies
+    prepare: str = ""
+    #: tasks after which the process ends, for another to take its place; 0: it lives as long as the run
+    tasks: int = 0
+    #: with which processes that ``multiprocessing`` knows prove to each other that they belong together
+    authkey: bytes = b""
 
 
 class Define(Struct, array_like=True, tag="d"):

@@ -27,6 +27,7 @@ from penstock.executors.read_cache import ReadCache
 from penstock.executors.task_streams import end_lines
 from penstock.executors.wire import (
     CLAIM,
+    SETUP,
     Clearing,
     Define,
     Down,
@@ -35,19 +36,15 @@ from penstock.executors.wire import (
     Grant,
     Ready,
     Run,
+    Setup,
     Stop,
     claimed,
     frames_down,
 )
 from penstock.model.outside import Outside
-from penstock.model.resources import StorageLayer
-from penstock.model.worlds import World
 from penstock.persistent.where import connect, settings, work_for
 
-__all__ = ["SETUP", "Setup", "attach", "serve"]
-
-#: environment variable that carries a worker's ``Setup``
-SETUP = "PENSTOCK_INTERNAL_SETUP"
+__all__ = ["attach", "serve"]
 
 #: how often a worker looks for the next task before it goes to sleep: waking up costs more than these looks. As long
 #: as looking succeeds, it looks longer.
@@ -55,31 +52,6 @@ _LOOKS = 60
 _MOST_LOOKS = 500
 #: bytes received at once: for more, the allocator would map memory and give it back each time
 _RECEIVE = 1 << 16
-
-
-class Setup(msgspec.Struct):
-    """What a worker needs to know of its run."""
-
-    memory_dir: str
-    spill_dir: str
-    strict: bool
-    layers: list[StorageLayer] = []
-    #: where segments are spilled to on storage layers, by layer
-    layer_dirs: dict[str, str] = {}
-    #: the process keeps an MPI world, and its tasks are carried out by the ranks
-    world: World | None = None
-    #: address of the store of persistent objects
-    store: str | None = None
-    #: bytes of memory for turning objects to bytes and back, over all processes
-    serialization_memory: int | None = None
-    #: bytes of objects that each worker keeps for the next tasks
-    read_cache: int = 0
-    #: where the program's own setup of workers lies
-    prepare: str = ""
-    #: tasks after which the process ends, for another to take its place; 0: it lives as long as the run
-    tasks: int = 0
-    #: with which processes that ``multiprocessing`` knows prove to each other that they belong together
-    authkey: bytes = b""
 
 
 def attach(setup: Setup, writer: int) -> Segments:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from penstock.executors.pools import Seat, Worker, thread_limits
-from penstock.executors.wire import RankFailed, Spent, Up, WorldStarted
-from penstock.executors.worker import SETUP, Setup
+from penstock.executors.wire import SETUP, RankFailed, Setup, Spent, Up, WorldStarted
 from penstock.model.worlds import World
 
 __all__ = ["KeptWorld", "WorldObserver", "Worlds", "surplus"]

@@ -8,6 +8,7 @@ from penstock.model.data import SegmentId, Slot, TaskId, VersionId
 from penstock.model.tasks import Failure, TaskCall
 
 __all__ = [
+    "AT_A_TIME",
     "Command",
     "Discard",
     "Divert",
@@ -96,6 +97,11 @@ class Free(Struct, frozen=True):
     size: int = 0
     #: it takes room on a storage layer: answer with ``Discarded`` once it is gone
     tell: bool = False
+
+
+#: segments that are asked to move at a time, in each direction: one alone leaves a device idle while its end is dealt
+#: with
+AT_A_TIME = 2
 
 
 class Spill(Struct, frozen=True):

@@ -14,7 +14,9 @@ from penstock.model.worlds import World
 
 __all__ = [
     "FINAL",
+    "PROGRAM",
     "TRANSITIONS",
+    "UNKNOWN",
     "Failure",
     "FailureKind",
     "OnFailure",
@@ -112,6 +114,11 @@ class FailureKind(Enum):
     STORAGE_FULL = "storage_full"
     #: what it made, or what it needs, was lost and cannot be computed again
     LOST = "lost"
+
+
+#: who made what is lost, where that is no task that is still known; a failure's path begins with it
+PROGRAM = "the program"
+UNKNOWN = "an earlier task"
 
 
 class Failure(Struct, frozen=True, array_like=True):

@@ -17,12 +17,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.engine.state import TaskRecord
 from penstock.errors import PenstockError, RuntimeStopped
-from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
 from penstock.model.commands import Launch, Settle
@@ -34,6 +34,9 @@ from penstock.runtime.recorder import Recorder
 from penstock.runtime.settling import Settling, Waiter
 from penstock.runtime.stall_watch import StallWatch
 from penstock.runtime.stream_sources import StreamSources
+
+if TYPE_CHECKING:
+    from penstock.executors.inline import InlineExecutor
 
 __all__ = ["Driver", "Waiter"]
 
@@ -74,7 +77,7 @@ class Driver(Settling):
         self._log = recorder.log
         self._sleepers = 0
         self.streams = StreamSources(self)
-        inline = isinstance(executor, InlineExecutor)
+        inline = not isinstance(executor, NodeExecutor)
         self.house = Housekeeping(segments, layers, recorder, self._told_of_file, inline=inline)
         #: told of states of persistent objects that no version refers to any more
         self.drop_state: Callable[[str], None] = lambda state: None
@@ -173,7 +176,7 @@ class Driver(Settling):
 
     def after(self) -> None:
         """What must not happen under the lock; every holder calls this once it has let go."""
-        if type(self.executor) is InlineExecutor:
+        if type(self.executor) is not NodeExecutor:
             self._run_inline()
         if self._announcements:
             self._announce()
@@ -461,7 +464,7 @@ class Driver(Settling):
 
     def _run_launched(self) -> None:
         executor = self.executor
-        assert isinstance(executor, InlineExecutor)
+        assert not isinstance(executor, NodeExecutor)
         executor.await_turn(self._patience)
         with executor.turn, self.lock.undisturbed():
             self.house.catch_up()

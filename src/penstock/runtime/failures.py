@@ -5,8 +5,7 @@ from __future__ import annotations
 import pickle
 
 from penstock import errors
-from penstock.engine.lineage import PROGRAM, UNKNOWN
-from penstock.model.tasks import Failure, FailureKind
+from penstock.model.tasks import PROGRAM, UNKNOWN, Failure, FailureKind
 
 __all__ = ["as_exception", "own_exception"]
 

@@ -6,14 +6,13 @@ import itertools
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.errors import ConstraintError, DefinitionError
-from penstock.executors.inline import InlineExecutor
 from penstock.executors.node import NodeExecutor
 from penstock.model.tasks import TaskSpec
 from penstock.runtime.constraints import requirements
@@ -22,6 +21,9 @@ from penstock.runtime.mpi_declaration import world_of
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.shipping import ImportedSurroundings, Surroundings, ship, travels_by_name
 from penstock.runtime.tuning import Tuning
+
+if TYPE_CHECKING:
+    from penstock.executors.inline import InlineExecutor
 
 __all__ = ["Functions"]
 
@@ -174,7 +176,7 @@ class Functions:
         if spec.world is not None:
             from penstock.runtime.mpi_support import ensure_mpi
 
-            ensure_mpi(spec.name, spec.world, inline=isinstance(self._executor, InlineExecutor))
+            ensure_mpi(spec.name, spec.world, inline=not isinstance(self._executor, NodeExecutor))
         self._executor.functions[spec.function] = ship(spec.function, declaration, self._segments)
         if not travels_by_name(declaration.body):
             self._surroundings[declaration] = Surroundings(declaration.name, declaration.body, strict=self._strict)

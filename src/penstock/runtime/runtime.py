@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from multiprocessing.process import current_process
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from msgspec.structs import replace
 
@@ -27,13 +27,10 @@ from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
 from penstock.errors import CallError, RuntimeStopped
-from penstock.executors.inline import InlineExecutor
 from penstock.executors.inside import folders_of_run, importing_in_worker
 from penstock.executors.node import NodeExecutor
 from penstock.executors.outside import Here
-from penstock.executors.preparing import leave
-from penstock.executors.wire import STREAM
-from penstock.executors.worker import Setup
+from penstock.executors.wire import STREAM, Setup
 from penstock.graph.identity import Datum, Identity
 from penstock.model.data import FileRef, Piece, SegmentId, Slot, VersionId, in_segments, segments_of
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
@@ -70,6 +67,9 @@ from penstock.runtime.streams import open_stream
 from penstock.runtime.tuning import Tuning
 from penstock.scheduling.view import ReadySet
 from penstock.version import __version__
+
+if TYPE_CHECKING:
+    from penstock.executors.inline import InlineExecutor
 
 __all__ = ["Runtime"]
 
@@ -194,6 +194,8 @@ class Runtime:
         prepare = setup_of(config)
         gpus = machine.gpus_for(dict(machine.countable(config.countable)).get(GPUS, 0))
         if config.mode == "inline":
+            from penstock.executors.inline import InlineExecutor  # with what carries out tasks, else in workers only
+
             return InlineExecutor(
                 machine.hostname,
                 segments=self.segments,
@@ -204,6 +206,11 @@ class Runtime:
                 gpus=gpus,
             )
         segments = self.segments
+        left = ""
+        if prepare is not None:
+            from penstock.executors.preparing import leave
+
+            left = leave(prepare, segments.memory_dir)
         setup = Setup(
             segments.memory_dir,
             segments.spill_dir,
@@ -213,7 +220,7 @@ class Runtime:
             store=self.objects.store,
             serialization_memory=machine.budget(config.serialization_memory),
             read_cache=config.read_cache,
-            prepare=leave(prepare, segments.memory_dir) if prepare is not None else "",
+            prepare=left,
             tasks=config.tasks_per_worker or 0,
             authkey=bytes(current_process().authkey),
         )

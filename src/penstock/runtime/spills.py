@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from penstock.data.segments import SegmentLost, Segments
 from penstock.engine.segment_store import StoreRules
-from penstock.engine.spilling import AT_A_TIME
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.mover import Mover
-from penstock.model.commands import Restore, Spill
+from penstock.model.commands import AT_A_TIME, Restore, Spill
 from penstock.model.events import Restored, Spilled
 from penstock.model.resources import StorageLayer
 from penstock.runtime.recorder import Recorder

@@ -35,7 +35,9 @@ def may_hold(objects: list[Any], known: Mapping[int, object], *, few: int | None
         if kinds <= _PLAIN:
             return False
         seen += len(level)
-        if seen > _MOST or not kinds <= _KNOWN or not known.keys().isdisjoint(map(id, level)):
+        if seen > _MOST or not kinds <= _KNOWN or (known and not known.keys().isdisjoint(map(id, level))):
             return True
-        level = gc.get_referents(*(part for part in level if type(part) in _CONTAINERS))
+        # Nearly always there is one list, or containers alone: to sort them out would cost as much as to pickle them.
+        alike = kinds <= _CONTAINERS
+        level = gc.get_referents(*(level if alike else (part for part in level if type(part) in _CONTAINERS)))
     return True

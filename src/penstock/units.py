@@ -45,10 +45,11 @@ _SECONDS_PER_UNIT = {
 }
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Z]*)\s*", re.ASCII)
-_DURATION_PART = re.compile(rf"\s*({_NUMBER})\s*([a-zµ]+)\s*", re.ASCII)
+# Compiled at their first use, and kept by re: every program imports this, and few write units.
+_QUANTITY = rf"(?a)\s*({_NUMBER})\s*([a-zA-Z]*)\s*"
+_DURATION_PART = rf"(?a)\s*({_NUMBER})\s*([a-zµ]+)\s*"
 # Bits to most readers (64Mb, 10Gb), a factor of eight away from what we would take it for.
-_BITS = re.compile(r"[KMGTPE]b")
+_BITS = r"[KMGTPE]b"
 
 _SIZE_FORMS = "a size such as 512MB, 1.5 GB or 2GiB"
 _RATE_FORMS = "a rate such as 40MB/s or 12 GB/s"
@@ -67,7 +68,7 @@ def parse_rate(text: str | float) -> float:
     amount, slash, period = text.partition("/")
     if slash and period.strip() != "s":
         raise _unreadable(text, _RATE_FORMS)
-    quantity = _QUANTITY.fullmatch(amount)
+    quantity = re.fullmatch(_QUANTITY, amount)
     # "40MB" may be a forgotten "/s" or a size in the wrong place, and "40/s" counts nothing: ask, do not guess.
     if quantity is None or bool(quantity[2]) != bool(slash):
         raise _unreadable(text, _RATE_FORMS)
@@ -82,7 +83,7 @@ def parse_duration(text: str | float) -> float:
     assert isinstance(text, str)
     seconds, position, previous = 0.0, 0, math.inf
     while position < len(text) or not position:
-        part = _DURATION_PART.match(text, position)
+        part = re.compile(_DURATION_PART).match(text, position)
         unit = _SECONDS_PER_UNIT.get(part[2]) if part else None
         if part is None or unit is None or unit >= previous:
             raise _unreadable(text, _DURATION_FORMS)
@@ -134,11 +135,11 @@ def _bytes(value: str | float, shown: str, default_unit: str, forms: str) -> flo
         plain = _plain_number(value, forms)
         assert plain is not None
         return _finite(plain * _BYTES_PER_UNIT[default_unit.lower()], shown, forms)
-    quantity = _QUANTITY.fullmatch(value)
+    quantity = re.fullmatch(_QUANTITY, value)
     if quantity is None:
         raise _unreadable(shown, forms)
     number, unit = quantity.groups()
-    if _BITS.fullmatch(unit):
+    if re.fullmatch(_BITS, unit):
         raise ConfigError(f"cannot read {shown!r}: {unit} reads as bits; write {unit[0]}B for bytes")
     factor = _BYTES_PER_UNIT.get((unit or default_unit).lower())
     if factor is None:

@@ -30,13 +30,13 @@ from penstock.persistent.where import is_stored
 from penstock.runtime.declaration import Declaration, Place
 from penstock.runtime.file_arguments import FileArguments
 from penstock.runtime.futures import Future, PlacedFuture, StreamedFuture
-from penstock.runtime.parts_of_call import PartsOfCall
 from penstock.runtime.persistent_data import KnownObject
 from penstock.runtime.reverting import Placed, datum_of, takes_back
 from penstock.runtime.simple_arguments import EMPTY, is_immutable
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
+    from penstock.runtime.parts_of_call import PartsOfCall
     from penstock.runtime.runtime import Runtime
 
 __all__ = ["Arguments"]
@@ -224,6 +224,8 @@ class Arguments(FileArguments):
 
     def _parts_of_call(self) -> PartsOfCall:
         if self._parts is None:
+            from penstock.runtime.parts_of_call import PartsOfCall  # arrays that tasks write: not in every program
+
             local = self._declaration.mpi is None
             self._parts = PartsOfCall(self._runtime, self.wiring, self._carried, local=local)
         return self._parts

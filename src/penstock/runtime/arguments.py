@@ -330,7 +330,7 @@ class Arguments(FileArguments):
 
         def renew() -> None:
             old = future.renew(self._task, version, self._declaration.name)
-            self._runtime.driver.remove_waiter(old, future)
+            self._runtime.driver.waiters.pop(old, None)
             self._runtime.driver.waiters[version] = future
             self.replaces.append((version, old))
             self.released.append(old)

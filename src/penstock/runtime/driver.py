@@ -16,7 +16,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
@@ -26,6 +26,7 @@ from penstock.errors import PenstockError, RuntimeStopped
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
 from penstock.model.commands import Launch, Settle
+from penstock.model.data import VersionId
 from penstock.model.events import OutputReady, WorkerLost
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
@@ -52,6 +53,13 @@ _SOON = 0.05
 _TURN = 0.02
 #: seconds between two looks at how far files are on their way home
 _SHOWN = 0.1
+
+
+def _let_go_by(event: events.Event) -> Iterable[VersionId]:
+    """The versions that the program lets go, by an event."""
+    if type(event) is events.Submitted:
+        return event.released
+    return (event.version,) if type(event) is events.Released else ()
 
 
 class Driver(Settling):
@@ -132,6 +140,9 @@ class Driver(Settling):
         """Tell the engine events, carry out its commands, and go on with what these bring about."""
         engine, state = self.engine, self.engine.state
         for pending in queue:
+            if self.onlookers:
+                for version in _let_go_by(pending):
+                    self._overtake(version)
             if type(pending) is OutputReady:
                 pending = self.streams.take(pending)
             elif type(pending) is WorkerLost:

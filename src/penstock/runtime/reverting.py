@@ -131,7 +131,7 @@ def takes_back(runtime: Runtime, future: Future[Any]) -> bool:
             return True
         outcome = driver.engine.state.versions[version].outcome
         if outcome is None:
-            driver.add_waiter(version, future)
+            driver.waiters[version] = future
         else:
             future.settle(outcome)
     return True

@@ -375,10 +375,10 @@ class Runtime:
         future = self._future(self, 0, datum.version)
         with self.driver.lock:
             record = self.driver.engine.state.versions.get(future._version)
-            if record is None:
-                return None  # another thread has had it, and nobody needs it any more
+            if record is None or not record.held:
+                return None  # another thread has had it, or has called a task that makes a newer one
             if record.outcome is None:
-                self.driver.add_waiter(future._version, future)
+                self.driver.onlookers.setdefault(future._version, []).append(future)
             else:
                 future.settle(record.outcome)
         try:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from itertools import chain
 from typing import Any, Protocol
 
+from penstock.data.serializer import NONE
 from penstock.model import commands, events
 from penstock.model.data import FileRef, SegmentId, VersionId
 from penstock.model.tasks import Failure, FailureKind
@@ -30,22 +32,6 @@ class Waiter(Protocol):
         ...
 
 
-class _Several:
-    """Those who wait for one version: threads that want an object of the program, and the future that stands for it."""
-
-    def __init__(self, waiters: list[Waiter]) -> None:
-        self.waiters = waiters
-        self._told: list[Waiter] = []
-
-    def settle(self, outcome: Any) -> bool:
-        self._told = [waiter for waiter in self.waiters if waiter.settle(outcome)]
-        return bool(self._told)
-
-    def announce(self) -> None:
-        for waiter in self._told:
-            waiter.announce()
-
-
 class Settling:
     """Futures that wait, versions that were let go, and failures that nobody has looked at."""
 
@@ -54,6 +40,8 @@ class Settling:
         self._changed = threading.Condition(self.lock.raw)
         #: futures of versions that do not exist yet
         self.waiters: dict[VersionId, Waiter] = {}
+        #: threads that wait for versions of objects of the program, besides the futures of these, if they have any
+        self.onlookers: dict[VersionId, list[Waiter]] = {}
         #: versions and segments let go by finalisers, which may run anywhere and so only leave a note
         self.released: deque[VersionId] = deque()
         self.released_segments: deque[SegmentId] = deque()
@@ -62,23 +50,11 @@ class Settling:
         self._announcements: deque[Waiter] = deque()
         self._announcing: set[int] = set()
 
-    def add_waiter(self, version: VersionId, waiter: Waiter) -> None:
-        """Have it told of a version that others may wait for already; under the lock."""
-        other = self.waiters.get(version)
-        if other is None:
-            self.waiters[version] = waiter
-        elif isinstance(other, _Several):
-            other.waiters.append(waiter)
-        else:
-            self.waiters[version] = _Several([other, waiter])
-
-    def remove_waiter(self, version: VersionId, waiter: Waiter) -> None:
-        """Have it no longer told of a version; under the lock."""
-        known = self.waiters.get(version)
-        if isinstance(known, _Several):
-            known.waiters = [other for other in known.waiters if other is not waiter]
-        elif known is waiter:
-            del self.waiters[version]
+    def _overtake(self, version: VersionId) -> None:
+        """The program lets a version go: threads that wait for it would never be told, and look for a newer one."""
+        for waiter in self.onlookers.pop(version, ()):
+            if waiter.settle(NONE):
+                self._announcements.append(waiter)
 
     def _settle(self, command: commands.Settle) -> events.Event | None:
         """A version exists, or never will; gives what the engine is to be told in answer."""
@@ -86,6 +62,10 @@ class Settling:
         outcome = command.outcome
         if waiter is not None and waiter.settle(outcome):
             self._announcements.append(waiter)
+        if self.onlookers:
+            for waiter in self.onlookers.pop(command.version, ()):
+                if waiter.settle(outcome):
+                    self._announcements.append(waiter)
         if type(outcome) is Failure:
             if outcome.kind not in (FailureKind.DEPENDENCY, FailureKind.CANCELLED) and outcome.path:
                 self.unobserved[outcome.path[0]] = outcome
@@ -115,9 +95,10 @@ class Settling:
     def _give_up(self, failure: Failure) -> None:
         """Tell everybody who waits that nothing more will come."""
         with self.lock:
-            waiters, self.waiters = self.waiters, {}
-            for waiter in waiters.values():
+            waiters = [*self.waiters.values(), *chain.from_iterable(self.onlookers.values())]
+            self.waiters, self.onlookers = {}, {}
+            for waiter in waiters:
                 waiter.settle(failure)
             self._changed.notify_all()
-        for waiter in waiters.values():
+        for waiter in waiters:
             waiter.announce()

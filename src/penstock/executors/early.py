@@ -18,7 +18,7 @@ from penstock.data.segments import Segments
 from penstock.data.serializer import NONE, dump
 from penstock.errors import ReturnsMismatch, TaskError
 from penstock.executors.inside import threads_of_bodies
-from penstock.executors.wire import STREAM, Early, Run
+from penstock.executors.wire import STREAM, Delivering, Early, Run
 from penstock.executors.written_files import WrittenFiles
 from penstock.model.data import Slot
 from penstock.model.tasks import FailureKind
@@ -69,6 +69,10 @@ class Channel(Protocol):
 
     def is_to_end(self, task: int) -> bool:
         """Whether no more outputs are wanted; whoever asks will end then."""
+        ...
+
+    def announce(self, message: Delivering) -> None:
+        """Say, before this returns, that an attempt has begun to deliver."""
         ...
 
 

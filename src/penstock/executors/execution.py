@@ -154,7 +154,8 @@ def carry_out(
             here["built"].finish(outputs)
         if here.get("staged") is not None:
             here["staged"].publish()
-        files.deliver()
+        if files.finished:
+            files.deliver(outputs, started, channel)
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
         files.withdraw()

@@ -23,7 +23,7 @@ from penstock.executors.outside import Here, Stance
 from penstock.executors.pools import VISIBLE
 from penstock.executors.preparing import prepare_inline
 from penstock.executors.setup_globals import setup_globals
-from penstock.executors.wire import Define, Done, Early, Error, run_of
+from penstock.executors.wire import Define, Delivering, Done, Early, Error, run_of
 from penstock.model.commands import Launch
 from penstock.model.events import Event, Failed, Finished, OutputReady, Recalled, Warmed
 from penstock.model.resources import StorageLayer
@@ -55,6 +55,9 @@ class _Kept:
     def is_to_end(self, task: int) -> bool:
         """Nobody has the stream of a call that has not returned."""
         return False
+
+    def announce(self, message: Delivering) -> None:
+        """Nobody ends this process and goes on without it."""
 
 
 def _interruptible(body: Callable[..., Any], let_through: LetThrough) -> Callable[..., Any]:

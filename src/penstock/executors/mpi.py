@@ -30,6 +30,7 @@ from penstock.executors.tracebacks import describe
 from penstock.executors.wire import (
     CLAIM,
     Define,
+    Delivering,
     Done,
     Early,
     Error,
@@ -141,7 +142,7 @@ class Keeper:
             files.ensure_left_alone()
             outputs = self._outputs(declared, done, over)
             outputs += [None if over.is_over(i) else files.finish(one) for i, one in enumerate(run.outputs)]
-            files.deliver()
+            files.deliver(outputs, started, self)
             self._ranks.delivered()
             outcome = Done(run.task, run.attempt, outputs, max(one.seconds for one in done))
         except BaseException as error:
@@ -153,6 +154,10 @@ class Keeper:
         return not spoilt
 
     def _forward(self, message: Early | Logged) -> None:
+        self._messages.sendall(frame(message))
+
+    def announce(self, message: Delivering) -> None:
+        """Say, before this returns, that an attempt has begun to deliver."""
         self._messages.sendall(frame(message))
 
     def _together(

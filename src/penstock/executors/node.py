@@ -25,6 +25,7 @@ import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.deaths import Deaths
+from penstock.executors.deliveries import completed
 from penstock.executors.endings import Endings
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.logs import LogRelay
@@ -35,6 +36,7 @@ from penstock.executors.wire import (
     SETUP,
     Clearing,
     Define,
+    Delivering,
     Done,
     Early,
     Error,
@@ -308,6 +310,8 @@ class NodeExecutor:
                 elif isinstance(message, Early):
                     self._streams.opened(message.task, message.value)
                     yield OutputReady(message.task, message.attempt, message.index, message.value)
+                elif isinstance(message, Delivering):
+                    worker.delivering = message
                 elif isinstance(message, Clearing):
                     self._endings.clearing(worker, time.monotonic())
                 elif isinstance(message, Logged):
@@ -315,17 +319,22 @@ class NodeExecutor:
                 else:
                     self._worlds.told(worker, message)
                 continue
-            worker.busy -= 1
-            if self._streams.writers:
-                self._streams.ended(message.task, message.outputs if isinstance(message, Done) else ())
-            event = self._event(worker, message)
-            if worker.ranks:
-                self._worlds.rest(worker)  # first: what the event brings about may want this very world
-            yield event
+            yield self._ended(worker, message)
             if self._endings.is_over(worker, message.task):
                 self._endings.forget(worker)
                 self._forkserver.kill(worker.number)
             self._may_rest(worker)
+
+    def _ended(self, worker: Worker, message: Done | Error) -> Event:
+        """An attempt is over."""
+        worker.busy -= 1
+        worker.delivering = None
+        if self._streams.writers:
+            self._streams.ended(message.task, message.outputs if isinstance(message, Done) else ())
+        event = self._event(worker, message)
+        if worker.ranks:
+            self._worlds.rest(worker)  # first: what the event brings about may want this very world
+        return event
 
     def _may_rest(self, worker: Worker) -> None:
         """Count a process of the I/O pool as idle if it has nothing to do; not before it takes tasks."""
@@ -375,6 +384,10 @@ class NodeExecutor:
         """A process ended: read its last results, take back what it had not started, put another in its place."""
         if worker.messages.fileno() in self._by_descriptor:
             yield from self._receive(worker)
+        left: tuple[str, ...] = ()
+        if worker.delivering is not None:
+            done, left = completed(worker.delivering)
+            yield self._ended(worker, done)
         seat = worker.seat
         seat.workers.pop(worker.outfit, None)
         self._idle.pop(worker, None)
@@ -396,7 +409,7 @@ class NodeExecutor:
         replaced = seat.stillborn < _STILLBORN and self._servers_lost <= _STILLBORN
         if was_active:
             output = self._relay.tail(worker.number)
-            yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number, worker.ranks)
+            yield WorkerLost(self.name, seat.lane, reason, replaced, output, worker.number, worker.ranks, left)
         if replaced and not seat.workers and not seat.io:
             self._worker_for(seat, worker.outfit)
 

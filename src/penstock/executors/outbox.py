@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 
-from penstock.executors.wire import Clearing, Done, Early, Error, Logged, Ready, frame
+from penstock.executors.wire import Clearing, Delivering, Done, Early, Error, Logged, Ready, frame
 
 __all__ = ["Outbox"]
 
@@ -33,7 +33,7 @@ class Outbox:
         self._written = 0.0
         self._flood: threading.Event | None = None
 
-    def say(self, message: Ready | Done | Error | Clearing) -> None:
+    def say(self, message: Ready | Done | Error | Delivering | Clearing) -> None:
         """Send a message now, after all that waits."""
         if not self._written:
             with self._lock:  # a thread of the task may log

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from penstock.executors.forkserver import ForkServer
 from penstock.executors.output import OutputRelay
-from penstock.executors.wire import Define, Grant, Run, Stop, claimed, claims, frame, frames_up
+from penstock.executors.wire import Define, Delivering, Grant, Run, Stop, claimed, claims, frame, frames_up
 from penstock.model.outside import Outside
 
 __all__ = ["PLAIN", "VISIBLE", "Outfit", "Seat", "Worker", "thread_limits"]
@@ -67,6 +67,8 @@ class Worker:
         self.ready = False
         #: attempts sent or about to be, and not answered
         self.busy = 0
+        #: it has begun to deliver an attempt, and not said that it is over
+        self.delivering: Delivering | None = None
         #: it was told to end
         self.retired = False
         self.frames = frames_up()

@@ -177,6 +177,21 @@ class Error(Struct, array_like=True, tag="e"):
     seconds: float
 
 
+class Delivering(Struct, array_like=True, tag="n"):
+    """An attempt has made everything, and its files are about to take their names: it counts from now on.
+
+    Its ``Done`` or ``Error`` follows. If its process ends before that, the node executor says that it is done.
+    """
+
+    task: int
+    attempt: int
+    #: as in ``Done``: files as they are called in the end
+    outputs: list[Slot | None]
+    seconds: float
+    #: files that change their names: where they are, the numbers by which they are known there, and what they will be
+    moves: list[tuple[str, int, str]]
+
+
 class WorldStarted(Struct, array_like=True, tag="w"):
     """All ranks of an MPI world are there."""
 
@@ -235,7 +250,7 @@ class Stop(Struct, array_like=True, tag="t"):
 
 #: a run is carried out in the latest ``Outside`` that came before it
 Down = Define | Run | Grant | Stop | Outside
-Up = Ready | Done | Error | Early | Clearing | Logged | WorldStarted | RankFailed | Spent
+Up = Ready | Done | Error | Delivering | Early | Clearing | Logged | WorldStarted | RankFailed | Spent
 
 _encode = msgspec.msgpack.Encoder().encode
 _length = struct.Struct("<I")

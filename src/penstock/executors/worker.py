@@ -30,6 +30,7 @@ from penstock.executors.wire import (
     SETUP,
     Clearing,
     Define,
+    Delivering,
     Down,
     Error,
     Frames,
@@ -269,3 +270,7 @@ class _Upstream:
             self._told = task
             self._outbox.say(Clearing())
         return to_end
+
+    def announce(self, message: Delivering) -> None:
+        """Say, before this returns, that an attempt has begun to deliver."""
+        self._outbox.say(message)

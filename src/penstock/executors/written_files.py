@@ -13,16 +13,17 @@ import fcntl
 import os
 import shutil
 import stat
+import time
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.data.segments import Segments
 from penstock.errors import TaskError
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.mover import copy_directory, copy_file, directory_size, discard, rename
-from penstock.executors.wire import Run
-from penstock.model.data import FileRef
+from penstock.executors.wire import Delivering, Run
+from penstock.model.data import FileRef, Slot
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Output
 
@@ -95,6 +96,14 @@ def forget_folder(segments: Segments, private: str) -> None:
         os.unlink(os.path.join(segments.memory_dir, os.path.basename(private)))
 
 
+class Announces(Protocol):
+    """Where an attempt says that it has begun to deliver."""
+
+    def announce(self, message: Delivering) -> None:
+        """Say it, before this returns."""
+        ...
+
+
 class WrittenFiles:
     """The files of one attempt. A finished file stays private until all that the attempt makes is: see ``deliver``."""
 
@@ -107,7 +116,7 @@ class WrittenFiles:
         #: the folders of streamed files: those who read them may still open them there when the attempt has ended
         self._left: list[str] = []
         #: finished files: where they are, and where they go when the attempt as a whole delivers
-        self._finished: list[tuple[str, str]] = []
+        self.finished: list[tuple[str, str]] = []
         #: files that were handed over early, by where the task wrote them
         self._early: dict[str, Output] = {}
 
@@ -169,7 +178,7 @@ class WrittenFiles:
             raise type(error)(error.errno, message, layer.mount) from None
         return path, folder
 
-    def finish(self, output: Output) -> FileRef:
+    def finish(self, output: Output, *, early: bool = False) -> FileRef:
         """A file as the body left it: where it will be once the attempt delivers."""
         run = self._run
         assert output.file is not None
@@ -183,20 +192,37 @@ class WrittenFiles:
         if folder is not None:
             target = folder.finished(output.file, run.task, run.attempt, temp=output.temp)
             folder.make_room_for(target)
-        elif run.publish and not output.update:
+        elif run.publish and not output.update and not early:
             target = output.file
         else:
-            # It replaces what a further attempt would read, or what others read: so it must have counted first.
+            # It replaces what a further attempt would read, or what others read, or its process may be ended before
+            # anybody has heard of it: so it must have counted first.
             waiting = private_folder(self._segments, output.file, run.task, finished_owner(run.attempt))
             _announce_folder(self._segments, waiting)
             os.mkdir(waiting)
             target = os.path.join(waiting, os.path.basename(output.file))
-        self._finished.append((path, target))
+        self.finished.append((path, target))
         return FileRef(target, size)
 
-    def deliver(self) -> None:
-        """Put the finished files in their places; after this, the attempt must not fail any more."""
-        for path, target in self._finished:
+    def deliver(self, outputs: list[Slot | None], started: float, channel: Announces | None) -> None:
+        """Put the finished files in their places; after this, the attempt must not fail any more.
+
+        A process can be ended at any moment, and a name cannot be taken back. So the driver is told first that the
+        attempt counts, and sees to the names itself if this process does not live to: see deliveries.py. Files that
+        stay private need none of that, since they go if the attempt is not heard of.
+        """
+        names = {output.file for output, _, _ in self._placed}
+        named: list[tuple[str, str]] = []
+        for path, target in self.finished:
+            if target in names:
+                named.append((path, target))
+            else:
+                rename(path, target)
+        if named and channel is not None:
+            moves = [(path, os.lstat(path).st_ino, target) for path, target in named]
+            seconds = time.perf_counter() - started
+            channel.announce(Delivering(self._run.task, self._run.attempt, outputs, seconds, moves))
+        for path, target in named:
             rename(path, target)
 
     def found(self, path: Any) -> tuple[int, Output]:
@@ -219,10 +245,10 @@ class WrittenFiles:
                 f"ready_file({output.file!r}): task {self._function.name} has that file still open for writing; close "
                 f"it first, since others read it from now on"
             )
-        finished = self.finish(output)
-        for move in [move for move in self._finished if move[1] == finished.path]:
+        finished = self.finish(output, early=True)
+        for move in [move for move in self.finished if move[1] == finished.path]:
             rename(*move)
-            self._finished.remove(move)
+            self.finished.remove(move)
         self._early[path] = output
         return finished
 
@@ -261,11 +287,11 @@ class WrittenFiles:
     def withdraw(self) -> None:
         """The attempt did not deliver: remove what waits for others, and what others were reading."""
         self._left.clear()
-        for _, target in self._finished:
+        for _, target in self.finished:
             if all(target != output.file for output, _, _ in self._placed):
                 discard(target)
                 forget_folder(self._segments, os.path.dirname(target))
-        self._finished.clear()
+        self.finished.clear()
 
     def clear(self) -> None:
         """Remove what is left of the private folders."""

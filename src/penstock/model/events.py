@@ -126,6 +126,8 @@ class WorkerLost(Struct, frozen=True):
     worker: int = 0
     #: how many processes it had started for an MPI task, which are known by the numbers that follow
     ranks: int = 0
+    #: private folders of an attempt that it had delivered, and not cleared up after
+    left: tuple[str, ...] = ()
 
 
 class Warmed(Struct, frozen=True):

@@ -149,7 +149,7 @@ class Driver(Settling):
                 heads = self._heads(pending.lane)
                 writers = range(pending.worker, pending.worker + 1 + pending.ranks)
                 self.house.put_back(pending.worker, [head.task for head in heads])
-                self.house.clear_after(writers, heads, set(state.segments), state.early)
+                self.house.clear_after(writers, heads, set(state.segments), state.early, pending.left)
             answer = engine.handle(pending, now)
             if self._log.active:
                 self.recorder.event(pending, now)

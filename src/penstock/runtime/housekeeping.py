@@ -214,14 +214,22 @@ class Housekeeping:
             put_back_of(path, tasks, lambda one: segments.map(one, spilled=False, access=Access.IN_PLACE).view)
 
     def clear_after(
-        self, writers: range, heads: list[TaskRecord], known: set[SegmentId], early: Mapping[TaskId, Early]
+        self,
+        writers: range,
+        heads: list[TaskRecord],
+        known: set[SegmentId],
+        early: Mapping[TaskId, Early],
+        left: Iterable[str] = (),
     ) -> None:
         """Remove what a dead process has left: unfinished files of its attempt, and segments that nobody knows.
 
-        ``writers`` are its number, and those of the processes that it had started for an MPI task.
+        ``writers`` are its number, and those of the processes that it had started for an MPI task. ``left`` are folders
+        that it has delivered all from.
         """
         for head in heads:
             self.remove_unfinished_files(head, writers[0], early)
+        for folder in left:
+            self._mover.do(functools.partial(self._remove_folder, folder))
 
         def remove_unknown() -> None:
             for writer in writers:

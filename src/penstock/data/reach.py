@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
+from types import FunctionType, ModuleType
 from typing import Any
 
 from penstock.data.slots import SlotRef
 
-__all__ = ["may_hold"]
+__all__ = ["may_hold", "reaches"]
 
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None), SlotRef})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
@@ -20,6 +21,8 @@ _KNOWN = _PLAIN | _CONTAINERS
 #: nothing deeper or larger is looked at, so that a cycle comes to an end
 _LEVELS = 16
 _MOST = 1_000_000
+#: what leads to everything that a program has loaded
+_CODE = (type, FunctionType, ModuleType)
 
 
 def may_hold(objects: list[Any], known: Mapping[int, object], *, few: int | None = None) -> bool:
@@ -41,3 +44,20 @@ def may_hold(objects: list[Any], known: Mapping[int, object], *, few: int | None
         alike = kinds <= _CONTAINERS
         level = gc.get_referents(*(level if alike else (part for part in level if type(part) in _CONTAINERS)))
     return True
+
+
+def reaches(obj: Any, known: Mapping[int, object]) -> bool:
+    """Whether an object holds, however deep, one that is known by its address; True if it is too large to say."""
+    level, seen = [obj], {id(obj)}
+    while level:
+        parts = gc.get_referents(*level)
+        if set(map(type, parts)) <= _PLAIN:
+            return False
+        if not known.keys().isdisjoint(map(id, parts)) or len(seen) > _MOST:
+            return True
+        level = []
+        for part in parts:
+            if gc.is_tracked(part) and id(part) not in seen and not isinstance(part, _CODE):
+                seen.add(id(part))
+                level.append(part)
+    return False

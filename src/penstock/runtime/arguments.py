@@ -203,8 +203,9 @@ class Arguments(FileArguments):
             return known[1]
         position = len(self.wiring.outputs)
         if isinstance(value, Future):
-            if value.known is not None and self._runtime.has_given(value.known):
-                return self._write(path, value.known, direction, where)
+            own = self._runtime.own_results.of(value)
+            if own is not None:
+                return self._write(path, own, direction, where)
             stands = self._write_future(path, value, where)
         elif is_buffer(type(value)) and not self._runtime.simulated:
             kept = direction.reads or self._declaration.on_failure is OnFailure.IGNORE
@@ -413,7 +414,7 @@ class Arguments(FileArguments):
         if future.runtime is not self._runtime:
             return _itself, (future.result(),)  # of another run, which knows nothing of our versions
         known = future.known if isinstance(future, Future) else None
-        if known is not None and (id(known) in self._carried or self._runtime.has_given(known)):
+        if known is not None and (id(known) in self._carried or self._runtime.own_results.of(future) is not None):
             return _itself, (known,)  # tasks update the program's own object, which the future stands for
         if self._stands_for_itself(future):
             return _itself, (future.result(),)

@@ -47,10 +47,13 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
 
     __slots__ = (
         *("_callbacks", "_cond", "_name", "_outcome", "_runtime", "_state", "_task", "_value", "_version", "_waiting"),
+        "loaded_at",
     )
 
     _runtime: Runtime
     _outcome: Slot | Failure | None
+    #: when the program asked for the value, as ``OwnResults`` counts; there is none before that
+    loaded_at: int
 
     def __init__(self, runtime: Runtime, task: int, version: VersionId, name: str = "") -> None:
         # The base class is not initialised: it would make a lock and two lists for each of a million futures.
@@ -136,6 +139,7 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
 
     def settle_with(self, value: Any) -> None:
         """It stands for a value that the program has."""
+        self.loaded_at = self._runtime.own_results.now
         self._state = _FINISHED
         self._value = value
 
@@ -203,6 +207,8 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
             if type(self._outcome) is Failure and takes_back(self._runtime, self):
                 return self.result(timeout)
             self._load(timeout)
+        elif self._runtime.identity.by_address:
+            return self._runtime.newest(self._value, "result")  # type: ignore[no-any-return]
         return self._value  # type: ignore[no-any-return]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -262,6 +268,7 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
         assert outcome is not None
         if type(outcome) is Failure:
             raise self._error(outcome)
+        self.loaded_at = self._runtime.own_results.now
         if type(outcome) is FileRef:
             self._value = outcome.path
         elif type(outcome) is Value:

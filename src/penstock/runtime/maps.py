@@ -367,6 +367,7 @@ class _Element(Future[T]):
     def _load(self, timeout: float | None = None) -> None:
         if type(self._outcome) is Failure:
             raise self._runtime.observe(self._outcome)
+        self.loaded_at = 0  # the map may have it for longer, and gave it to another future of this element
         self._value = self._mapped.value(self._position)
 
     @property

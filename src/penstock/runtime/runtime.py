@@ -56,6 +56,7 @@ from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.lost_changes import refuse_lost_changes
 from penstock.runtime.machine import Machine, allow_many_files, place_workers, this_machine
 from penstock.runtime.memories import Memories, Token
+from penstock.runtime.own_results import OwnResults
 from penstock.runtime.persistent_data import KnownObject, PersistentData, store_address
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
@@ -160,6 +161,7 @@ class Runtime:
         self.driver.hold_states = self.objects.hold_states
         self.identity = Identity(self._version_gone)
         self.memories = Memories(self)
+        self.own_results = OwnResults(self)
         self.buffers = BufferCache(self.segments, self._segment_made, self.segment_gone)
         self.files = Files()
         #: tasks that were cancelled and still ran, until somebody has waited for their ends
@@ -401,6 +403,7 @@ class Runtime:
                 if value is not obj and not take(obj, value):
                     return value
                 self._untrack(obj)
+                self.own_results.note(obj)
             self.driver.post(Released(version))
         return obj
 

@@ -37,6 +37,7 @@ from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
 from penstock.runtime.machine import this_machine
 from penstock.runtime.memories import Memories, Token
+from penstock.runtime.own_results import OwnResults
 from penstock.runtime.persistent_data import KnownObject, PersistentData
 from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
@@ -132,6 +133,7 @@ class SimulatedRuntime(Runtime):
         self.objects = PersistentData(self, "memory:", None)
         self.identity = Identity(self._version_gone)
         self.memories = Memories(self)  # which stays empty: nothing is ever changed
+        self.own_results = OwnResults(self)
         self.files = SimulatedFiles(self.driver.executor.files, session.outside_files)
         self.given_up = set()
         self.claims = None  # no file is written

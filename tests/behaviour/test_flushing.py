@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -402,3 +404,41 @@ def test_data_movement_from_outside(script: Script, variable: str, toml: str, ex
     assert done.stdout.strip() == expected
     assert (script.folder / "a").read_text() == "1" and not (script.folder / "a").is_symlink()
     assert files_below(script.folder / "fast") == []
+
+
+def test_what_is_shown_at_the_end_counts_the_files_that_come_home(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from penstock.runtime import drain_view, housekeeping  # here: workers import this module, and need no engine
+
+    relocate = housekeeping.relocate
+
+    def relocate_slowly(*args: Any, **kwargs: Any) -> None:
+        time.sleep(0.25)
+        relocate(*args, **kwargs)
+
+    monkeypatch.setattr(housekeeping, "relocate", relocate_slowly)
+    monkeypatch.setattr(drain_view, "_PATIENCE", 0.0)
+    monkeypatch.setattr(drain_view, "_PERIOD", 0.0)
+    with run("workers", storage=three(tmp_path)):
+        wait_on([temporary(str(home / f"temp{number}"), MB) for number in range(4)])
+        wait_on([permanent(str(home / f"file{number}"), MB) for number in range(3)])
+        permanent(str(home / "file0"), 2 * MB)  # may still be under way when the end begins
+    shown = re.findall(r"bringing files home: (\d+) of (\d+), (.+) of (.+)", capsys.readouterr().err)
+    assert {(total, size) for _, total, _, size in shown} == {("3", "4 MB")}
+    counts = [int(count) for count, *_ in shown]
+    assert counts == sorted(counts) and 0 < counts[-1] <= 3
+
+
+def test_nothing_is_shown_at_the_end_if_nothing_comes_home(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from penstock.runtime import drain_view, housekeeping
+
+    discard = housekeeping.discard
+    monkeypatch.setattr(housekeeping, "discard", lambda path: (time.sleep(0.05), discard(path)))
+    monkeypatch.setattr(drain_view, "_PATIENCE", 0.0)
+    monkeypatch.setattr(drain_view, "_PERIOD", 0.0)
+    with run("workers", storage=three(tmp_path)):
+        wait_on([temporary(str(home / f"temp{number}"), MB) for number in range(4)])
+    assert capsys.readouterr().err == ""

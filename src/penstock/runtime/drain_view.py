@@ -23,26 +23,37 @@ class DrainView:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        placed = [version.placed for version in state.placed.values() if version.placed and not version.temp]
-        self._files = len(placed)
-        self._bytes = sum(one.size for one in placed)
+        #: what is to come home, and the size of each
+        self._files: dict[str, int] = {}
         self._began = time.monotonic()
         self._shown_at = 0.0
         self._live = sys.stderr.isatty()
-        self._base: int | None = None
+        self._base = 0
 
-    def show(self, files: int, moved: int) -> None:
-        """So many files are home, and so many bytes were moved in this run."""
-        if self._base is None:
-            self._base = moved
+    def begin(self, moved: int) -> None:
+        """What is on layers now comes home, and so many bytes were moved in this run before that.
+
+        Called when the engine has sorted out what goes with the run, and before it can hear that anything is home.
+        """
+        for _, version in sorted(self._state.placed.items()):  # of several versions of a file, the newest comes home
+            if version.placed is not None and version.file is not None and not version.temp:
+                self._files[version.file] = version.placed.size
+        self._base = moved
+
+    def show(self, moved: int) -> None:
+        """So many bytes were moved in this run."""
         now = time.monotonic()
+        if not self._files:
+            return  # what only has to be removed is of no interest
         if now - self._began < _PATIENCE or (not self._live and now - self._shown_at < _PERIOD):
             return
         self._shown_at = now
-        done = min(self._bytes, moved - self._base)
+        left = {version.file for version in self._state.placed.values()}
+        files = sum(file not in left for file in self._files)
+        size = sum(self._files.values())
         line = (
-            f"penstock: bringing files home: {files} of {self._files}, "
-            f"{format_size(done)} of {format_size(self._bytes)}"
+            f"penstock: bringing files home: {files} of {len(self._files)}, "
+            f"{format_size(min(size, moved - self._base))} of {format_size(size)}"
         )
         sys.stderr.write(f"\r\x1b[K{line}" if self._live else f"{line}\n")
         sys.stderr.flush()

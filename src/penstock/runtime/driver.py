@@ -30,6 +30,7 @@ from penstock.model.data import VersionId
 from penstock.model.events import OutputReady, WorkerLost
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
+from penstock.runtime.drain_view import DrainView
 from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.settling import Settling, Waiter
@@ -236,10 +237,10 @@ class Driver(Settling):
         if self._thread is not None and not self._stopping:
             self.executor.wake()  # type: ignore[union-attr]
 
-    def stop(self, show: Callable[[int, int], None]) -> None:
+    def stop(self, view: DrainView) -> None:
         """End the control thread and the workers, and bring files home; unfinished tasks are abandoned.
 
-        ``show`` is told now and then how many files and bytes are home.
+        ``view`` is told now and then how far that is.
         """
         self._stopping = True
         with self.lock:
@@ -258,19 +259,20 @@ class Driver(Settling):
         self._give_up(Failure(FailureKind.STOPPED, "the runtime was stopped before this task was over"))
         try:
             if self._broken is None:  # else the answers that it waits for may never come; files stay on their layers
-                self._drain(show)
+                self._drain(view)
         finally:
             versions = self.engine.state.versions.values()
             self.house.close({version.scratch for version in versions if version.scratch is not None})
 
-    def _drain(self, show: Callable[[int, int], None]) -> None:
+    def _drain(self, view: DrainView) -> None:
         """Bring every permanent file from its layer to its name, and make sure of those that are there."""
         state = self.engine.state
         while state.publishing:
             self.house.finish()  # a name that is given later would point to where the file was
-        files = len(state.placed)
         with self.lock:
+            moved = self.house.flushed
             self.handle(events.Draining())
+            view.begin(moved)
         self.house.secure(state.at_home)
 
         def under_way() -> bool:
@@ -281,7 +283,8 @@ class Driver(Settling):
             with self.lock.raw:
                 if self._thread is not None and under_way():
                     self._changed.wait(_SHOWN)
-            show(files - len(state.placed), self.house.flushed)
+            with self.lock:
+                view.show(self.house.flushed)
         for version in state.placed.values():
             assert version.placed is not None and version.file is not None and version.scratch is not None
             if not version.placed.error:

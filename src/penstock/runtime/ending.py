@@ -63,7 +63,7 @@ def end(runtime: Runtime, *, abort: bool) -> None:
 
 def _stop_driver(runtime: Runtime) -> None:
     with DrainView(runtime.driver.engine.state) as view:
-        runtime.driver.stop(view.show)
+        runtime.driver.stop(view)
 
 
 def _save_what_was_learned(runtime: Runtime) -> None:

@@ -44,6 +44,7 @@ from penstock.runtime.arguments import Arguments
 from penstock.runtime.config import Loaded, load_config
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
+from penstock.runtime.drain_view import DrainView
 from penstock.runtime.driver import Driver, Waiter
 from penstock.runtime.ending import Ending, end
 from penstock.runtime.failures import as_exception
@@ -145,7 +146,7 @@ class Runtime:
             self.tuning.take_note,
             config.stall,
         )
-        undo.callback(self.driver.stop, lambda files, moved: None)
+        undo.callback(self.driver.stop, DrainView(self.driver.engine.state))
         undo.callback(self.objects.close)
         self.functions = Functions(
             engine,

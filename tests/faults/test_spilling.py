@@ -109,6 +109,7 @@ def test_inputs_that_exceed_the_capacity_together_and_alone(tmp_path: Path, mode
 
 def test_a_place_named_by_the_user_on_a_layer_counts_as_that_layer(tmp_path: Path) -> None:
     disk = layer("disk", tmp_path / "disk")
+    (tmp_path / "disk" / "mine").mkdir()
     runtime = start(disk, store_capacity=size(2 * SIZE), spill_dir=tmp_path / "disk" / "mine")
     arrays = [make(number) for number in range(6)]
     penstock.wait(arrays)
@@ -133,6 +134,7 @@ def test_a_layer_without_room_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write where nobody else may")
 def test_a_place_that_cannot_be_written_keeps_everything_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "spill").mkdir()
     runtime = start(layer("disk", tmp_path / "disk"), store_capacity=size(2 * SIZE), spill_dir=tmp_path / "spill")
     os.chmod(runtime.segments.spill_dir, 0o500)
     arrays = [make(number) for number in range(3)]

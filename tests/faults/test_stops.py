@@ -201,8 +201,20 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.mark.usefixtures("temporary")
 def test_a_start_that_cannot_make_its_directories_leaves_none() -> None:
-    with pytest.raises(penstock.ConfigError, match="Not a directory"):
-        penstock.start(cpus=1, spill_dir="/dev/null/spill")
+    with pytest.raises(penstock.ConfigError, match="spill_dir: cannot"):
+        penstock.start(cpus=1, spill_dir="/proc")
+
+
+@pytest.mark.parametrize("mode", ["parallel", "inline"])
+def test_a_spill_dir_that_does_not_exist_is_refused_and_not_made(temporary: Path, mode: str) -> None:
+    with pytest.raises(penstock.ConfigError, match=f"spill_dir: there is no directory {temporary}/none; make it"):
+        penstock.start(cpus=1, mode=mode, spill_dir=temporary / "none")
+
+
+def test_a_spill_dir_that_is_the_run_dir_is_made_with_it(tmp_path: Path) -> None:
+    with penstock.Runtime(cpus=1, run_dir=tmp_path / "run", spill_dir=tmp_path / "run", keep_run_dir="never"):
+        assert (tmp_path / "run").is_dir()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.usefixtures("temporary", "_no_fork_server")

@@ -47,6 +47,7 @@ def total(*arrays: Any) -> float:
 @pytest.fixture
 def small(tmp_path: Path) -> Runtime:
     """A runtime whose store holds two arrays."""
+    (tmp_path / "spill").mkdir()
     return penstock.start(cpus=2, store_capacity=f"{2 * SIZE}B", spill_dir=tmp_path / "spill")
 
 
@@ -128,6 +129,7 @@ def test_shared_object_beyond_the_capacity_is_right(small: Runtime) -> None:
 
 
 def test_killed_program_leaves_no_spilled_file(tmp_path: Path) -> None:
+    (tmp_path / "spill").mkdir()
     source = f"""
 import numpy as np
 

@@ -24,11 +24,16 @@ def memory_parent(config: Config) -> str | None:
     chosen = config.memory_dir
     if chosen is None:
         return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
-    if not os.path.isdir(chosen):
-        raise ConfigError(f"memory_dir: there is no directory {chosen}; make it, or name another one")
-    if not os.access(chosen, os.W_OK | os.X_OK):
-        raise ConfigError(f"memory_dir: cannot write in {chosen}; make it writable, or name another directory")
+    _ensure_usable("memory_dir", chosen)
     return chosen
+
+
+def _ensure_usable(setting: str, directory: str) -> None:
+    """Refuse a directory that does not exist: made in silence, a misspelt one would fill another disk, and stay."""
+    if not os.path.isdir(directory):
+        raise ConfigError(f"{setting}: there is no directory {directory}; make it, or name another one")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigError(f"{setting}: cannot write in {directory}; make it writable, or name another directory")
 
 
 def free_bytes(folder: str) -> int:
@@ -55,6 +60,8 @@ class Directories:
 
     def __init__(self, config: Config, layers: Sequence[StorageLayer]) -> None:
         parent = memory_parent(config)
+        if config.spill_dir is not None and config.spill_dir != config.run_dir:  # which is made
+            _ensure_usable("spill_dir", config.spill_dir)
         mark = f"penstock-{os.getuid()}-{os.getpid()}-{os.urandom(4).hex()}"
         self._keep = config.keep_run_dir if config.run_dir is not None else "never"
         # Inline, there is no fork server to clean up after programs that are killed: make nothing before it is needed.

@@ -3,8 +3,8 @@
     node executor ── spawn, kill, close ──▶ ForkServer ══ socket ══ forkserver_main.Guardian ── fork ──▶ workers
                   ◀── notices() ──────────
 
-Nothing here waits for the guardian: requests queue in the socket while it starts. Not thread-safe: one thread, the
-node executor's, uses it.
+Nothing here waits for the guardian: requests queue in the socket while it starts (guardian_process.py). Not
+thread-safe: one thread, the node executor's, uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -37,27 +36,16 @@ from penstock.executors.forkserver_main import (
     Start,
     encode,
 )
+from penstock.executors.guardian_process import MARK, WORKER, guardian_process, import_path
 
 __all__ = ["Exited", "ForkServer", "Notice", "ServerLost", "Spawned"]
 
 Notice = Spawned | Exited | ServerLost
 
-# Room for some hundred requests while the guardian starts; the kernel grants what its own limit allows.
-SOCKET_BUFFER = 1 << 20
 # A guardian that takes no request for this long is treated as lost.
 SEND_PATIENCE = 5.0
 CLOSE_PATIENCE = 2.0
-# Inherited by all that the guardian and its workers start, so that it can be found when the guardian is gone.
-MARK = "_PENSTOCK_GUARDIAN"
 SWEEPS = 10
-
-# The guardian imports from where the main program does, however that program arranged its path, and tasks see the
-# arguments of the main program. Both may be longer than a message, so they come as arguments.
-BOOTSTRAP = (
-    "import sys; descriptor, count = map(int, sys.argv[1:3]); "
-    "sys.path[:] = sys.argv[3 : count + 3]; del sys.argv[: count + 3]; "
-    "from penstock.executors.forkserver_main import main; main(descriptor)"
-)
 
 _decode_message = msgspec.msgpack.Decoder(Message).decode
 
@@ -75,7 +63,7 @@ class ForkServer:
         cleanup: Sequence[str] = (),
         preload: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
-        entry: str = "penstock.executors.worker:serve",
+        entry: str = WORKER,
     ) -> None:
         self._owner = os.getpid()
         self._cleanup = [os.fsencode(os.path.abspath(directory)) for directory in cleanup]
@@ -83,23 +71,12 @@ class ForkServer:
         self._lost = False
         self._closed = False
         self._farewell = ""
-        self._connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
-        self._connection.setblocking(False)
-        # Sent before the process exists: even if we are killed now, it will know what to remove.
-        self._connection.send(encode(Start(self._owner, entry, self._cleanup, list(preload))))
-        self._mark = os.urandom(8).hex()
-        path = _import_path()
-        with far_end:
-            numbers = [str(far_end.fileno()), str(len(path))]
-            self._process = subprocess.Popen(
-                [sys.executable, *_interpreter_flags(), "-c", BOOTSTRAP, *numbers, *path, *sys.argv],
-                env={**(os.environ if environ is None else environ), MARK: self._mark},
-                pass_fds=[far_end.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        self._process, self._connection, self._mark, _ = guardian_process(
+            os.environ if environ is None else environ, entry
+        )
+        # Before anything else: even if we are killed now, it will know what to remove.
+        with contextlib.suppress(ConnectionError):  # the end of file that notices() meets next tells the rest
+            self._connection.send(encode(Start(self._owner, self._cleanup, list(preload))))
 
     @property
     def pid(self) -> int:
@@ -123,7 +100,7 @@ class ForkServer:
         if self._closed:
             raise RuntimeStopped(f"worker {worker_id} was asked of a fork server that is closed; start another one")
         self._live[worker_id] = 0
-        path = [os.fsencode(entry) for entry in _import_path()]
+        path = [os.fsencode(entry) for entry in import_path()]
         surroundings = Surroundings(cpus, dict(environ or {}), path, _working_directory())
         self._send(Spawn(worker_id, surroundings), [tasks_fd, results_fd, stdout_fd, stderr_fd])
 
@@ -252,16 +229,6 @@ def _kill_marked(mark: bytes) -> int:
                 os.kill(int(name), signal.SIGKILL)
                 found += 1
     return found
-
-
-def _interpreter_flags() -> list[str]:
-    """Options of this interpreter (-O, -W, -X and relatives) under which the tasks should run too."""
-    return subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined,no-any-return]
-
-
-def _import_path() -> list[str]:
-    # Programs put Path objects there too.
-    return [str(entry) for entry in sys.path]
 
 
 def _working_directory() -> bytes:

@@ -33,6 +33,8 @@ LARGEST_MESSAGE = 1 << 18
 DESCRIPTORS_PER_SPAWN = 4
 # Preloading and sweeping must not compete with the first tasks for a CPU: they wait until requests pause this long.
 CHORES_AFTER_MS = 250
+# Seconds after which a guardian that was told nothing yet looks whether the main program still lives.
+ALONE_AFTER = 1.0
 # A process in uninterruptible sleep survives SIGKILL for a while; the directories are removed without waiting for it.
 KILL_PATIENCE = 1.5
 # The guardian ends with the main program, not before it: what is sent to a whole job must not take it first.
@@ -40,10 +42,9 @@ SURVIVED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """First message, written before the guardian even runs. Paths are bytes: they need not be valid text."""
+    """First message. Paths are bytes: they need not be valid text."""
 
     main_pid: int
-    entry: str
     cleanup: list[bytes]
     preload: list[str]
 
@@ -99,18 +100,19 @@ encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode
 
 
-def main(descriptor: int) -> NoReturn:
+def main(descriptor: int, entry: str) -> NoReturn:
     """Life of the guardian process, from its first message to the removal of the run's directories."""
     for number in SURVIVED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     connection = socket.socket(fileno=descriptor)
-    start = decode_request(connection.recv(LARGEST_MESSAGE))
-    assert isinstance(start, Start)
+    with contextlib.suppress(Exception):  # what is wrong with it is told when it is wanted
+        _load(entry)
+    start = _first_message(connection)
     adopt_orphans()
     guardian = None
     failed = False
     try:
-        guardian = Guardian(connection, start)
+        guardian = Guardian(connection, entry, start)
         remove = guardian.run()
     except Exception:
         failed = True
@@ -129,12 +131,30 @@ def main(descriptor: int) -> NoReturn:
     os._exit(int(failed))
 
 
+def _first_message(connection: socket.socket) -> Start:
+    """What there is to guard; without it, this process is not wanted, and ends."""
+    parent = os.getppid()
+    connection.settimeout(ALONE_AFTER)
+    while True:
+        try:
+            payload = connection.recv(LARGEST_MESSAGE)
+        except TimeoutError:
+            if os.getppid() == parent:
+                continue
+            payload = b""  # a process that the program forked keeps its socket open beyond its death
+        if not payload:
+            os._exit(0)
+        start = decode_request(payload)
+        assert isinstance(start, Start)
+        return start
+
+
 class Guardian:
     """One thread, one poll loop: requests in, children watched, notices out. It never blocks on the main program."""
 
-    def __init__(self, connection: socket.socket, start: Start) -> None:
+    def __init__(self, connection: socket.socket, entry: str, start: Start) -> None:
         self._connection = connection
-        self._serve = _load(start.entry)
+        self._serve = _load(entry)
         self._main_pid = start.main_pid
         self._places = places_of(os.fsdecode(directory) for directory in start.cleanup)
         #: what is done when nothing else is to be done

@@ -30,8 +30,9 @@ from penstock.executors.endings import Endings
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.logs import LogRelay
 from penstock.executors.output import OutputRelay
-from penstock.executors.pools import PLAIN, VISIBLE, Outfit, Seat, Worker, thread_limits
+from penstock.executors.pools import PLAIN, VISIBLE, Outfit, Seat, Worker
 from penstock.executors.stream_table import StreamTable
+from penstock.executors.thread_limits import thread_limits
 from penstock.executors.wire import (
     SETUP,
     Clearing,

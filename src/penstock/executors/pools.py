@@ -17,7 +17,7 @@ from penstock.executors.output import OutputRelay
 from penstock.executors.wire import Define, Delivering, Grant, Run, Stop, claimed, claims, frame, frames_up
 from penstock.model.outside import Outside
 
-__all__ = ["PLAIN", "VISIBLE", "Outfit", "Seat", "Worker", "thread_limits"]
+__all__ = ["PLAIN", "VISIBLE", "Outfit", "Seat", "Worker"]
 
 #: what a process of a lane was started for: computing units, and the node's GPUs by their place among them
 Outfit: TypeAlias = tuple[int, tuple[int, ...]]
@@ -27,24 +27,8 @@ PLAIN: Outfit = (1, ())
 #: names the GPUs that a process may see
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "RAYON_NUM_THREADS",
-)
-
 #: bytes of claims read back at once; a multiple of a claim's size
 _CLAIMS = 1 << 16
-
-
-def thread_limits(units: int) -> dict[str, str]:
-    """Environment that holds numerical libraries to a task's computing units."""
-    return dict.fromkeys(_THREAD_VARIABLES, str(units))
 
 
 class Worker:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from penstock.executors.pools import Seat, Worker, thread_limits
+from penstock.executors.pools import Seat, Worker
+from penstock.executors.thread_limits import thread_limits
 from penstock.executors.wire import SETUP, RankFailed, Setup, Spent, Up, WorldStarted
 from penstock.model.worlds import World
 

@@ -110,16 +110,33 @@ def start(**settings: Any) -> Runtime:
     with _starting:
         if _stack:
             raise PenstockError("a runtime is already running; stop() it first, or use `with Runtime(...)`")
-        from penstock.runtime.runtime import Runtime  # half of what there is to import, and not needed before
-
         try:
+            _warm_up({**_flags, **settings})
+            from penstock.runtime.runtime import Runtime  # half of what there is to import, and not needed before
+
             runtime = Runtime(**{**_flags, **settings})
         except ConfigError as error:
             global unusable
             unusable = None if settings else error
             raise
+        finally:
+            if early := sys.modules.get("penstock.executors.guardian_process"):
+                early.discard_early()
         enter(runtime)
         return runtime
+
+
+def _warm_up(settings: dict[str, Any]) -> None:
+    """Have the process that workers are forked from start while we import all that a run needs."""
+    if "penstock.runtime.runtime" in sys.modules or simulation is not None or inside_task():
+        return
+    from penstock.runtime.config import load_config
+
+    if load_config(settings).config.mode == "parallel":
+        from penstock.executors.guardian_process import start_early
+        from penstock.executors.thread_limits import thread_limits
+
+        start_early({**os.environ, **thread_limits(1)})
 
 
 def enter(runtime: Runtime) -> None:

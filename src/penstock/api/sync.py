@@ -109,16 +109,19 @@ def _with_values(container: Any, parts: list[tuple[Any, Any, Any]], runtime: Run
     changed = [(key, old, new) for key, old, new in parts if old is not new]
     if not changed:
         return container
-    if not any(_changed_by_tasks(old, runtime) for _, old, _ in changed):
+    if not _changed_by_tasks([old for _, old, _ in changed], runtime):
         container = copy.copy(container)
     for key, _, new in changed:
         container[key] = new
     return container
 
 
-def _changed_by_tasks(element: Any, runtime: Runtime | None) -> bool:
-    """Whether tasks have put something else where an element is: a number, or an object that it could not become."""
-    return isinstance(element, Placed) or (runtime is not None and runtime.identity.find(element) is not None)
+def _changed_by_tasks(elements: list[Any], runtime: Runtime | None) -> bool:
+    """Whether tasks have put something else where elements are: a number, or an object that one could not become."""
+    if any(isinstance(element, Placed) for element in elements):
+        return True
+    data = None if runtime is None or not runtime.identity.by_address else runtime.identity
+    return data is not None and any(data.find(element) is not None for element in elements)
 
 
 def _places(array: Any) -> Iterator[tuple[int, ...]]:

@@ -157,7 +157,8 @@ class Engine:
     @property
     def naming(self) -> bool:
         """Whether a finished file is still to be given its name."""
-        return bool(self.state.publishing) or flushing.delays_names(self.state)
+        state = self.state
+        return bool(state.publishing) or (bool(state.moving) and flushing.delays_names(state))
 
     def next_look(self) -> float | None:
         """When a ``Ticked`` is due, unless something else happens before."""

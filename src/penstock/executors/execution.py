@@ -92,8 +92,10 @@ def define(message: Define, segments: Segments) -> Function:
     return Function(body, message.name, message.returns, message.parameters, message.ahead, private=message.private)
 
 
-#: what of ``current`` belongs to a task alone, when there is none
-_OF_NO_TASK = dict.fromkeys(("staged", "unfilled", "mapped", "building", "built", "parts"))
+#: what of ``current`` belongs to a task, when there is none
+_OF_NO_TASK: dict[str, Any] = dict.fromkeys(
+    ("slots", "loaded", "written", "staged", "unfilled", "mapped", "building", "built", "parts")
+)
 
 
 def carry_out(
@@ -117,7 +119,9 @@ def carry_out(
     depth.tasks += 1
     # What this thread is at, as a plain dict: to go through the object would be felt by short tasks.
     here = current.__dict__
-    outside = {"slots": current.slots, "loaded": current.loaded, "written": current.written}
+    outside = _OF_NO_TASK
+    if not alone:
+        outside = {**outside, "slots": current.slots, "loaded": current.loaded, "written": current.written}
     here["loaded"] = {}
     here["mapped"] = [] if alone else None  # where others may drop a result unseen, it refers to segments of its own
     here["building"] = segments if alone else None
@@ -175,13 +179,13 @@ def carry_out(
     finally:
         depth.tasks -= 1
         here.update(outside)
-        here.update(_OF_NO_TASK)
         if release is not None:
             following(None, alone=alone)
         if streams is not None:
             streams.leave()
         forget_unlooked()
-        files.clear()
+        if run.outputs:
+            files.clear()
 
 
 def _streams(

@@ -273,6 +273,9 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
             self._value = outcome.path
         elif type(outcome) is Value:
             segments, task = self._runtime.segments, self._task
+            if not outcome.buffers and not outcome.states and type(outcome.data) is bytes:
+                self._value = _load(outcome, segments, task)  # all of it is here: nothing can be lost, or kept
+                return
             self._value = read(self._runtime, self._version, outcome, lambda one: _load(one, segments, task), timeout)
 
     # --- the rest -----------------------------------------------------------------------------------------------

@@ -418,7 +418,8 @@ class Runtime:
 
     def has_given(self, obj: Any) -> bool:
         """Whether an object that came from a task is the program's to tasks: they update it, or parts of its memory."""
-        return self.identity.find(obj) is not None or self.memories.may_have_changed(obj)
+        given = bool(self.identity.by_address) and self.identity.find(obj) is not None
+        return given or self.memories.may_have_changed(obj)
 
     def ensure_unchanged(self, datum: Datum, where: str) -> None:
         """Strict mode: refuse an object of which a change would be lost."""

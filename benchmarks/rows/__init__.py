@@ -15,6 +15,7 @@ ORDER = (
     "first_result",
     "array_shared",
     "array_made",
+    "array_parts",
     "store_reuse",
     "finished_task",
     "pending_task",

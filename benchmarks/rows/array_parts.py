@@ -28,8 +28,9 @@ ROWS = [
 
 
 def main() -> None:
-    import penstock
     from examples.heat import heat, step
+
+    import penstock
 
     steps = 10 if "--quick" in sys.argv else 100
 

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.data.huge_pages import mapped, prepared
 from penstock.errors import PenstockError
 from penstock.graph.regions import Region, runs, size_of
 from penstock.model.data import SegmentId, TaskId
@@ -29,7 +30,7 @@ class Undo:
 
     def __init__(self, path: str | None) -> None:
         self._path = path
-        self._memory: mmap.mmap | None = None
+        self._memory: memoryview | None = None
 
     def keep(self, task: TaskId, changed: Sequence[tuple[SegmentId, Region, memoryview]]) -> None:
         """Copy the regions of memory that a task is about to change."""
@@ -46,21 +47,22 @@ class Undo:
     def put_back(self, task: TaskId, memory_of: Callable[[SegmentId], memoryview]) -> None:
         """Undo what a task has changed."""
         if self._memory is not None:
-            _put_back(memoryview(self._memory), task, memory_of)
+            _put_back(self._memory[:], task, memory_of)
 
     def _of_size(self, size: int) -> memoryview:
         if self._memory is None or len(self._memory) < size:
             # Twice as much at least, so that parts of growing size cost no more than their copies.
             self._memory = self._enlarged(max(size, 2 * len(self._memory or b""), mmap.PAGESIZE))
-        return memoryview(self._memory)
+        return self._memory
 
-    def _enlarged(self, size: int) -> mmap.mmap:
+    def _enlarged(self, size: int) -> memoryview:
         if self._path is None:
-            return mmap.mmap(-1, size)
+            return memoryview(mmap.mmap(-1, size))
         descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
+            prepared(descriptor, size)
             os.posix_fallocate(descriptor, 0, size)  # to write to it must not fail
-            return mmap.mmap(descriptor, size)
+            return mapped(descriptor, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED)
         except OSError as error:
             raise PenstockError(
                 f"cannot keep {size} bytes that the task is about to change ({self._path}): {error.strerror}. "

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.data.admission import FREE, Admission, Claim, Overdrawn, estimate
 from penstock.data.own_classes import leave_own_classes
 
-__all__ = ["Pickled", "pickled", "pickled_specially"]
+__all__ = ["Pickled", "names_main", "pickled", "pickled_specially"]
 
 #: the stream in parts, the buffers beside it, and the claim on memory, which is released once they are stored
 Pickled = tuple[list[bytes], list[pickle.PickleBuffer], Claim | None]
@@ -25,6 +25,10 @@ Pickled = tuple[list[bytes], list[pickle.PickleBuffer], Claim | None]
 #: picklers of longer streams are dropped: their memory of objects met has grown, and would be cleared each time
 _SHORT = 4096
 _NEVER = 1 << 62
+#: byte strings and texts from this length on are parts of their own; all else is in frames
+_PAYLOAD = 64 * 1024
+#: what a frame begins with, the first of a stream and all others
+_FRAMES = (pickle.PROTO[0], pickle.FRAME[0])
 #: how types are reduced: what copyreg knows, and ours
 _reducers: dict[type, Callable[[Any], Any]] = {}
 #: how many copyreg knew when we last asked
@@ -161,6 +165,16 @@ def pickled(obj: object, admission: Admission | None = None) -> Pickled:
     sink.size = 0
     _spare.append(kept)
     return small
+
+
+def names_main(parts: list[bytes]) -> bool:
+    """Whether a stream may refer to what the main program defines.
+
+    Long byte strings and texts are not looked at: to search them takes longer than to copy them.
+    """
+    if len(parts) == 1:
+        return b"__main__" in parts[0]
+    return any(b"__main__" in part for part in parts if len(part) < _PAYLOAD or part[0] in _FRAMES)
 
 
 def pickled_specially(

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock.data.admission import FREE, Admission
-from penstock.data.picklers import Pickled, pickled, pickled_specially
+from penstock.data.picklers import Pickled, names_main, pickled, pickled_specially
 from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.data.slots import current, load_with_slots, referred_states
 from penstock.errors import ArgumentChanged, CallError, DataLost, SerializationError, StorageError
@@ -66,7 +66,7 @@ def dump_parts(
         else:
             result = pickled_specially(obj, admission, by_value=False, find=find, watcher=watcher)
         parts, _, claim = result
-        if b"__main__" not in parts[0] and (len(parts) == 1 or not any(b"__main__" in part for part in parts)):
+        if not names_main(parts):
             return result
         if claim is not None:
             claim.release()

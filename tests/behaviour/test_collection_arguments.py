@@ -747,3 +747,17 @@ def test_elements_are_fetched_where_they_are_touched() -> None:
     assert come(blocks).result() < 20_000_000, "96 MB are mapped, and not read, before the task touches them"
     value, grown = touch(blocks, 5).result()
     assert value == 5.0 and grown < 12_000_000
+
+
+@task(bag=INOUT, c=COLLECTION_INOUT, returns=1)
+def push_to_each_of(bag: Any, c: Any) -> bool:
+    for element in c:
+        element.append(5)
+    return bag is c
+
+
+def test_a_list_that_tasks_have_is_a_value_and_a_collection_in_one_call() -> None:
+    rows = [[1], [2]]
+    push(rows, [3])
+    assert wait_on(push_to_each_of(rows, rows))
+    assert wait_on(rows) == [[1, 5], [2, 5], [3, 5]]

@@ -384,6 +384,69 @@ def test_parts_in_collections() -> None:
     assert matrix.tolist() == [[2, 0, 0], [2, 1, 1], [2, 3, 3]]
 
 
+@pytest.mark.parametrize("calls", [0, 1])
+def test_an_array_and_its_parts_in_one_collection(calls: int) -> None:
+    matrix, plain = np.zeros((3, 3)), np.zeros((3, 3))
+    for _ in range(calls):
+        add(matrix)
+        plain += 1
+    for pick in (
+        lambda a: [a, a[1]],
+        lambda a: [a[:2], a, a.T[2]],
+        lambda a: [a, a],
+        lambda a: [a[1:1], a],
+    ):
+        add_each(pick(matrix))
+        add_each.__wrapped__(pick(plain))
+        add(matrix)
+        plain += 1
+    assert wait_on(matrix).tolist() == plain.tolist()
+
+
+@task(parts=INOUT)
+def set_firsts(*parts: Any) -> None:
+    for part in parts:
+        part[0] = 7
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+@pytest.mark.parametrize("owner", [bytearray(4), array.array("B", bytes(4))])
+def test_bytes_and_a_view_of_them_that_one_task_updates_are_refused(owner: Any, calls: int) -> None:
+    for _ in range(calls):
+        set_first(owner, 1)
+    for arguments in ((owner, memoryview(owner)[1:]), (memoryview(owner)[1:], owner)):
+        with pytest.raises(CallError, match="two things"):
+            set_firsts(*arguments)
+    set_firsts(memoryview(owner)[2:])
+    set_firsts(owner)
+    assert bytes(wait_on(owner)) == b"\7\0\7\0"
+
+
+@task(returns=1)
+def all_bytes(*data: Any) -> list[bytes]:
+    return [bytes(one) for one in data]
+
+
+class Numbers(np.ndarray):
+    """An array that is more than its memory."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "part"),
+    [
+        (bytearray(4), lambda owner: memoryview(owner)[:2]),
+        (array.array("B", bytes(4)), lambda owner: np.frombuffer(owner, "u1")[:2]),
+        (np.zeros(4, "u1"), lambda owner: memoryview(owner)[:2]),
+        (np.zeros(4, "u1").view(Numbers).copy(), lambda owner: owner[:2]),
+    ],
+)
+def test_what_tasks_have_and_a_part_that_only_the_program_can_give(owner: Any, part: Callable[[Any], Any]) -> None:
+    set_first(owner, 1)
+    assert wait_on(all_bytes(owner, part(owner))) == [b"\1\0\0\0", b"\1\0"]
+    set_first(owner, 2)
+    assert wait_on(all_bytes(part(owner), owner)) == [b"\2\0", b"\2\0\0\0"]
+
+
 def test_map_over_rows() -> None:
     matrix = np.zeros((3, 3))
     for row in matrix:

@@ -29,6 +29,7 @@ class Wiring:
         "reads",
         "segments",
         "slots",
+        "stale",
         "streams",
         "writable",
         "writable_buffers",
@@ -53,6 +54,8 @@ class Wiring:
         self.outputs: list[Output] = []
         self.written: list[VersionId] = []
         self.segments: set[SegmentId] = set()
+        #: whether it reads a version that is gone since
+        self.stale = False
 
     def read(self, version: VersionId, *, stream: bool = False) -> int:
         """The slot in which the task finds a version. One that is read in two ways must be complete."""
@@ -66,6 +69,11 @@ class Wiring:
         elif not stream:
             self.streams.discard(version)
         return slot
+
+    def lose(self, version: VersionId) -> None:
+        """The program takes back what a version is of: a task that was to read it cannot any more."""
+        if version in self._slot_of:
+            self.stale = True
 
     def follow(self, version: VersionId) -> None:
         """The task begins when a version exists, and has no use for it otherwise."""

@@ -8,8 +8,9 @@ that the control thread never has to. What the program does to its objects after
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.data.admission import Admission
 from penstock.data.owners import Located, is_buffer, locate
@@ -39,7 +40,25 @@ if TYPE_CHECKING:
     from penstock.runtime.parts_of_call import PartsOfCall
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["Arguments"]
+__all__ = ["Arguments", "TakenBack", "packed"]
+
+_A = TypeVar("_A", bound="Arguments")
+
+
+class TakenBack(Exception):
+    """While a call was looked at, the program got an object back that the call had been wired to read from a task."""
+
+
+def packed(make: Callable[[], _A], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_A, Value]:
+    """The arguments of a call, and their pickle.
+
+    Some arguments can only be had from the program's own memory, so that it takes back from the tasks what they are in.
+    If the call uses that elsewhere too, it is looked at anew, and meets the program's object there as well.
+    """
+    while True:
+        arguments = make()
+        with suppress(TakenBack):
+            return arguments, arguments.pack(args, kwargs)
 
 
 class Arguments(FileArguments):
@@ -85,7 +104,7 @@ class Arguments(FileArguments):
             kwargs = dict(kwargs)
             written: set[Place] = set()
             accesses = list(declaration.accesses(args, kwargs))
-            self._expect_parts([value for _, _, value, direction in accesses if direction.writes])
+            self._expect_parts([(value, direction) for _, _, value, direction in accesses if direction.writes])
             for place, name, value, direction in accesses:
                 where = f"argument {name!r} of task {declaration.name}"
                 arguments[place] = self._access(place, value, direction, where)
@@ -160,6 +179,7 @@ class Arguments(FileArguments):
         """Bring a container up to date that a task has changed as a whole: until then nobody knows its elements."""
         datum = datum_of(self._runtime, container, where)
         if datum is not None and not datum.shared:
+            self.wiring.lose(datum.version)
             self._runtime.take_back(container, where)
 
     def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
@@ -219,7 +239,14 @@ class Arguments(FileArguments):
         self._updated[id(value)] = position, stands
         return stands
 
-    def _expect_parts(self, values: list[Any]) -> None:
+    def _expect_parts(self, written: list[tuple[Any, Direction]]) -> None:
+        """Look for parts before anything is written: an array that is met before a part of it is used as that is."""
+        values: list[Any] = []
+        for value, direction in written:
+            if direction.collection and not direction.file and is_collection(value):
+                values += (leaf for *_, leaf in leaves(value, direction.depth))
+            else:
+                values.append(value)
         if len(values) > 1 and any(is_buffer(type(value)) for value in values):
             self._parts_of_call().expect(values)
 
@@ -364,6 +391,9 @@ class Arguments(FileArguments):
         mark = _Mark() if self._carried else None
         obj: Any = (args, kwargs) if mark is None else ([*self._carried.values()], mark, args, kwargs)
         stream, buffers, claim = self._dump(obj, what, mark, self._runtime.segments.admission)
+        if self.wiring.stale:
+            with claim or nullcontext():
+                raise TakenBack
         if self._parts:
             self._sign_parts(self._parts)
         if mark is not None:

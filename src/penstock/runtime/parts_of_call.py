@@ -42,6 +42,19 @@ def _has_parts(owner: Any) -> bool:
     return type(owner).__name__ == "ndarray" and owner.flags.forc and not owner.dtype.hasobject
 
 
+def _is_bytes(obj: Any) -> bool:
+    """Whether an object has memory of its own always: in a task there is none of its type on memory that is shared."""
+    return isinstance(obj, bytearray) or type(obj).__name__ in ("array", "mmap")
+
+
+def _two_things(obj: Any) -> CallError:
+    name = type(obj).__name__
+    return CallError(
+        f"a task is given a part of a {name} to update, and the {name} itself; in a task these would be two things. "
+        f"Pass one of them."
+    )
+
+
 class PartsOfCall:
     """The parts that one call uses."""
 
@@ -67,9 +80,9 @@ class PartsOfCall:
     def expect(self, values: Iterable[Any]) -> None:
         """Note whose parts the call is going to write: the owners themselves are then used in shared memory too."""
         for value in values:
-            if is_buffer(type(value)):
+            if is_buffer(type(value)) and (type(value) is memoryview or getattr(value, "base", None) is not None):
                 located = locate(value)
-                if isinstance(located, Located) and located.owner is not value:
+                if isinstance(located, Located) and located.owner is not value and located.region.run:
                     self._owners.add(id(located.owner))
 
     def write(self, path: Steps, obj: Any, where: str, *, kept: bool) -> Part | None:
@@ -88,6 +101,8 @@ class PartsOfCall:
         whole = located.owner is obj
         if not located.region.run or (whole and not self._is_shared(memory, obj) and id(obj) not in self._owners):
             return None
+        if whole and _is_bytes(obj):
+            raise _two_things(obj)
         memory = self._memories.of(located.owner)
         if id(located.owner) in self._carried:
             raise CallError(
@@ -127,6 +142,7 @@ class PartsOfCall:
             return
         if datum.shared:
             raise CallError(f"{where} is a part of what was given to share(), which promises that it will not change")
+        self._wiring.lose(datum.version)
         runtime.take_back(owner, where)
 
     def _use(self, memory: Memory, located: Located, *, writable: bool) -> Part:
@@ -151,17 +167,14 @@ class PartsOfCall:
                 return None
             if not self._can_share(obj):
                 if memory.segment in self._uses:
-                    raise CallError(
-                        f"a task is given a part of a {type(obj).__name__} to update, and the {type(obj).__name__} "
-                        f"itself; in a task these would be two things. Pass one of them."
-                    )
+                    raise _two_things(obj)
                 self._memories.take_back(memory, located.region)
                 return None
             return self._use(memory, located, writable=False)
         return self._part_of_datum(obj, located)
 
     def _can_share(self, obj: Any) -> bool:
-        return self._local and not isinstance(obj, bytearray) and type(obj).__name__ not in ("array", "mmap")
+        return self._local and not _is_bytes(obj)
 
     def _part_of_datum(self, obj: Any, located: Located) -> PartOfSlot | PartOfWhole | None:
         owner = located.owner
@@ -179,6 +192,7 @@ class PartsOfCall:
             return PartOfWhole(owner, layout, located.offset, located.shape, located.strides, located.kind)
         assert datum is not None
         if isinstance(located.kind, str) or not _has_parts(owner):
+            self._wiring.lose(datum.version)
             self._runtime.take_back(owner, "an argument")
             return None
         index = self._wiring.read(datum.version)

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.process import current_process
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -40,7 +41,7 @@ from penstock.model.tasks import Failure, TaskCall, TaskSpec, TaskState
 from penstock.observe.log import EventLog
 from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
-from penstock.runtime.arguments import Arguments
+from penstock.runtime.arguments import Arguments, packed
 from penstock.runtime.config import Loaded, load_config
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.directories import Directories
@@ -273,13 +274,12 @@ class Runtime:
             returned = tuple([self.new_version() for _ in range(declaration.outputs)])
             simple = None if declaration.directions else packed_simply(self, args, kwargs)
             if simple is not None:
-                packed, read = simple
+                value, read = simple
                 outside = self.here.now()
-                call = TaskCall(task, spec, packed, read, (), read, returned, len(returned), outside=outside)
+                call = TaskCall(task, spec, value, read, (), read, returned, len(returned), outside=outside)
             else:
-                arguments = Arguments(self, declaration, task)
-                packed = arguments.pack(args, kwargs)
-                call = arguments.wiring.call(task, spec, packed, returned, self.here.now())
+                arguments, value = packed(partial(Arguments, self, declaration, task), args, kwargs)
+                call = arguments.wiring.call(task, spec, value, returned, self.here.now())
             if declaration.label is not None:
                 call = replace(call, label=declaration.label_of(args, kwargs))
             if declaration.returns == STREAM:

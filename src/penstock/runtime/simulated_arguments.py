@@ -12,7 +12,7 @@ from penstock.errors import CallError
 from penstock.model.data import FileRef, Value, VersionId
 from penstock.model.directions import Direction
 from penstock.model.tasks import TaskCall
-from penstock.runtime.arguments import Arguments
+from penstock.runtime.arguments import Arguments, TakenBack
 from penstock.runtime.declaration import Declaration, Place, Sizes
 from penstock.runtime.futures import Future
 from penstock.runtime.simple_arguments import EMPTY, is_immutable
@@ -49,6 +49,8 @@ class SimulatedArguments(Arguments):
                 looked_into.append(value)
         if looked_into:
             self._dump(looked_into, f"an argument of task {self._declaration.name}")
+        if self.wiring.stale:
+            raise TakenBack
         return EMPTY
 
     def _outgoing(self, future: Any) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
@@ -33,6 +34,7 @@ from penstock.observe.log import EventLog
 from penstock.observe.records import RunEnded
 from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
+from penstock.runtime.arguments import packed
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
 from penstock.runtime.machine import this_machine
@@ -210,9 +212,9 @@ class SimulatedRuntime(Runtime):
                 call = TaskCall(task, spec, EMPTY, reads, reads=reads, writes=returned, returns=len(returned))
             else:
                 sizes = declaration.size if not callable(declaration.size) else None
-                arguments = SimulatedArguments(self, declaration, task, sizes)
-                packed = arguments.pack(args, kwargs)
-                call = arguments.wiring.call(task, spec, packed, returned)
+                make = partial(SimulatedArguments, self, declaration, task, sizes)
+                arguments, value = packed(make, args, kwargs)
+                call = arguments.wiring.call(task, spec, value, returned)
             if declaration.label is not None:
                 call = replace(call, label=declaration.label_of(args, kwargs))
             values = self._plan_work(declaration, call, args, kwargs)

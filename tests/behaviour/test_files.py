@@ -429,6 +429,21 @@ def test_a_folder_cannot_be_written_as_a_file(tmp_path: Path) -> None:
         write(tmp_path, "x")
 
 
+@pytest.mark.parametrize("writer", [write, append])
+def test_no_file_takes_the_place_of_what_is_none(tmp_path: Path, writer: Any) -> None:
+    pipe, link, loop = tmp_path / "pipe", tmp_path / "link", tmp_path / "loop"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    loop.symlink_to(loop)
+    for path in (pipe, link):
+        with pytest.raises(CallError, match=r"names .*/pipe, which is no ordinary file but a pipe"):
+            writer(path, "x")
+    with pytest.raises(CallError, match="leads back to itself"):
+        writer(loop, "x")
+    assert pipe.is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["link", "loop", "pipe"]
+
+
 def test_a_folder_that_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises((OSError, penstock.PenstockError), match="no_such_folder"):
         wait_on(write(tmp_path / "no_such_folder" / "a", "x"))

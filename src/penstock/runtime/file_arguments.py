@@ -8,7 +8,9 @@ mixes a directory with what is in it waits at the call until the tasks are done 
 from __future__ import annotations
 
 import copy
+import errno
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -194,8 +196,14 @@ class FileArguments:
         self._met.setdefault(path, []).append((where, direction))
 
     def _ensure_kind(self, path: str, direction: Direction, newest: VersionId | None, where: str) -> None:
-        """Refuse a directory that is declared a file, and the other way round."""
-        is_directory = os.path.isdir(path) if newest is None else path in self._runtime.files.directories
+        """Refuse a directory that is declared a file, the other way round, and a file in the place of a device."""
+        mode = _mode(path, where) if newest is None else 0
+        is_directory = stat.S_ISDIR(mode) if newest is None else path in self._runtime.files.directories
+        if direction.writes and mode and not is_directory and not stat.S_ISREG(mode):
+            raise CallError(
+                f"{where} is declared {direction!r} and names {path}, which is no ordinary file but a {_kind(mode)}; a "
+                f"file would take its place. Give it as a plain parameter, and open it in the task"
+            )
         if is_directory and not direction.directory:
             wanted = (
                 direction.name.replace("COLLECTION_", "").replace("FILE", "DIRECTORY").replace("STREAM", "DIRECTORY")
@@ -232,6 +240,22 @@ class FileArguments:
                     bring_home(runtime, inside)
             runtime.driver.house.finish()  # no private copy of theirs is to be seen, or taken along
         return None
+
+
+def _mode(path: str, where: str) -> int:
+    """What lies under a path; 0 if that is nothing."""
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CallError(f"{where} names {path}, which is a link that leads back to itself") from None
+        return 0
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "pipe"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 def _holds_dict(value: Any, above: frozenset[int]) -> bool:

@@ -5,7 +5,7 @@ the published ways, and holds what comes out against what was published. Nothing
 its figures say so.
 """
 
-#: modules of this package, in the order in which they are run and shown
+#: modules of this package, in the order in which they are shown
 EXPERIMENTS: tuple[str, ...] = (
     "hmmer",
     "variants",
@@ -23,3 +23,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "eager_decomposition",
     "eager_messages",
 )
+#: those in which the measured cost of a decision decides the figures: nothing else of ours runs beside them
+ALONE: tuple[str, ...] = ("geospatial", "scaling")
+#: the longest of the others, begun first so that it is not the last to end
+LONGEST = "gwas"

@@ -1,13 +1,13 @@
 """`python -m benchmarks.papers [names]`: replay published experiments, print a table of each, write build/papers.json.
 
 A figure that is not met is a ✗ in the table, not a failure of the run. Charts are printed, and written to build/papers/
-where matplotlib is installed.
+where matplotlib is installed. Each experiment has a process of its own, and two run at a time, but for those that
+measure what decisions cost; tables come in the same order however long each takes.
 """
 
 import argparse
+import os
 import sys
-import time
-from importlib import import_module
 
 import msgspec
 from rich.console import Console
@@ -17,6 +17,7 @@ from benchmarks.harness import ROOT
 from benchmarks.origin import Origin
 from benchmarks.papers import EXPERIMENTS, drawing
 from benchmarks.papers.figure import Replay
+from benchmarks.papers.side_by_side import replayed
 
 _MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "–"}
 
@@ -27,12 +28,9 @@ def main() -> int:
     origin = Origin()
     records = []
     took: dict[str, float] = {}
-    for name in options.names or EXPERIMENTS:
-        module = import_module(f"benchmarks.papers.{name}")
-        before = time.perf_counter()
-        replay: Replay = module.replay()
-        took[name] = time.perf_counter() - before
-        console.print(table(module.TITLE, replay, took[name]))
+    for name, title, replay, seconds in replayed(options.names or EXPERIMENTS, options.jobs):
+        took[name] = seconds
+        console.print(table(title, replay, seconds))
         if not options.no_charts:
             drawing.save(replay.charts, ROOT / "build" / "papers", name)
             for chart in replay.charts:
@@ -54,6 +52,9 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(EXPERIMENTS)}; all if none is given")
     parser.add_argument("--no-charts", action="store_true", help="tables only")
+    parser.add_argument(
+        "--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="experiments at a time (%(default)s)"
+    )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(EXPERIMENTS))
     if unknown:

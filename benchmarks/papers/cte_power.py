@@ -69,13 +69,14 @@ def write(workload: Workload, name: str, file: str, size: int, after: Job) -> Jo
 
 
 def measure(program: Callable[[], Workload], settings: Iterable[Setting]) -> dict[Setting, Measured]:
-    """A program in several settings."""
+    """A program in several settings. It is built once: a simulation leaves the workload as it was."""
     measured = {}
+    workload = program()
     for setting in settings:
         nodes = [Node(f"n{n:02}", CORES, MEMORY, (), setting.layers, IO_EXECUTORS) for n in range(1, NODES + 1)]
         rules = StorageRules(scheduler=setting.scheduler, data_movement=setting.flushing)
         clock = _IOClock()
-        outcome = Simulation(nodes, program(), rules=rules, observer=clock, seed=1).run()
+        outcome = Simulation(nodes, workload, rules=rules, observer=clock, seed=1).run()
         measured[setting] = Measured(outcome.makespan, sum(clock.seconds.values()) / NODES)
     return measured
 

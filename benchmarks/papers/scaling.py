@@ -32,10 +32,14 @@ def _cost(name: str, nodes: int) -> Cost:
     return measured(name, nodes, lengths, cpus=1, steps=200)
 
 
-def _run(nodes: int, cost: Cost) -> Outcome:
+def _program(nodes: int) -> Workload:
     workload = Workload()
     for _ in range(nodes * CPUS * PER_CORE):
         workload.task("work", seconds=SECONDS)
+    return workload
+
+
+def _run(workload: Workload, nodes: int, cost: Cost) -> Outcome:
     machine = [Node(f"n{index}", CPUS, 10**11) for index in range(nodes)]
     ready = Charged(cost)
     seconds = ready.seconds if cost is not _FREE else 0.0
@@ -50,9 +54,10 @@ def replay() -> Replay:
     efficiencies: dict[str, list[tuple[float, float]]] = {}
     decisions: dict[str, list[tuple[float, float]]] = {}
     for nodes in NODES:
-        free = _run(nodes, _FREE).makespan
+        workload = _program(nodes)  # once for all: a simulation leaves it as it was
+        free = _run(workload, nodes, _FREE).makespan
         for name in ("V1", "V2", "ours") if nodes <= MOST_LISTS else ("ours",):
-            outcome = _run(nodes, cost := _cost(name, nodes))
+            outcome = _run(workload, nodes, cost := _cost(name, nodes))
             efficiency = free / outcome.makespan
             efficiencies.setdefault(name, []).append((nodes, efficiency))
             decision = (cost.add(1_000) + cost.release(1_000)) * 1e6

@@ -23,11 +23,11 @@ def table(records: Sequence[Record], caption: str) -> Table:
     for header in ("ratio", "budget", "met", "took"):
         view.add_column(header, justify="right")
     for record in records:
-        figures = [_number(record.peers.get(peer)) for peer in PEERS]
+        figures = [number(record.peers.get(peer)) for peer in PEERS]
         ratio = "" if record.ratio is None else f"{record.ratio:.3g} ×"
         took = f"{record.seconds:.0f} s" if record.seconds >= 0.5 else ""
         judged = (ratio, record.budget, MARKS[record.met], took)
-        view.add_row(record.name, _number(record.ours), record.unit, *figures, *judged)
+        view.add_row(record.name, number(record.ours), record.unit, *figures, *judged)
     return view
 
 
@@ -38,7 +38,8 @@ def write_json(records: Sequence[Record], origin: Origin, quick: bool, path: Pat
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """As the tables show it; empty for what was not taken."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

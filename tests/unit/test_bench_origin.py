@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from benchmarks import __main__ as bench
 from benchmarks import harness, report
 from benchmarks.origin import Origin, commit, shown
 from benchmarks.papers import __main__ as papers
+from benchmarks.papers import side_by_side
 from benchmarks.papers.figure import Figure, Replay
 from benchmarks.row import Budget, Measurement, Row
 from rich.console import Console
@@ -97,14 +100,14 @@ def test_times_are_shown_as_a_person_says_them(seconds: float, text: str) -> Non
 
 # --- published experiments ------------------------------------------------------------------------------------------
 
+REPLAY = Replay([Figure("time", 2.0, 2.0, "s", False, True), Figure("other", "", 1.0, "s", False, None)])
+
 
 def test_a_run_of_published_experiments_says_what_each_took_and_of_what_it_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replayed = Replay([Figure("time", 2.0, 2.0, "s", False, True), Figure("other", "", 1.0, "s", False, None)])
-    experiment = SimpleNamespace(TITLE="An experiment", replay=lambda: replayed)
     monkeypatch.setattr(papers, "EXPERIMENTS", ("one", "two"))
-    monkeypatch.setattr(papers, "import_module", lambda name: experiment)
+    monkeypatch.setattr(papers, "replayed", lambda names, jobs: [(name, "Of a paper", REPLAY, 0.1) for name in names])
     monkeypatch.setattr(papers, "ROOT", tmp_path)
     monkeypatch.setattr("sys.argv", ["papers", "--no-charts"])
     assert papers.main() == 0
@@ -116,3 +119,45 @@ def test_a_run_of_published_experiments_says_what_each_took_and_of_what_it_is(
     assert told["date"] in last_words[1]
     assert set(told["took"]) == {"one", "two"}
     assert [figure["experiment"] for figure in told["figures"]] == ["one", "one", "two", "two"]
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experiments run in threads, where what a test puts in their place is there too."""
+    monkeypatch.setattr(side_by_side, "ProcessPoolExecutor", lambda jobs, *_, **__: ThreadPoolExecutor(jobs))
+
+
+@pytest.mark.usefixtures("threads")
+def test_experiments_come_in_order_and_those_that_measure_decisions_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    running: set[str] = set()
+    beside: dict[str, set[str]] = {}
+    began: list[str] = []
+    lock = Lock()
+
+    def replay(name: str) -> Replay:
+        with lock:
+            began.append(name)
+            beside[name] = set(running)
+            running.add(name)
+        with lock:
+            running.remove(name)
+        return REPLAY
+
+    def found(module: str) -> SimpleNamespace:
+        name = module.rpartition(".")[2]
+        return SimpleNamespace(TITLE=name.upper(), replay=lambda: replay(name))
+
+    monkeypatch.setattr(side_by_side, "ALONE", ("measures", "measures too"))
+    monkeypatch.setattr(side_by_side, "LONGEST", "long")
+    monkeypatch.setattr(side_by_side, "import_module", found)
+    names = ("brief", "measures", "other", "long", "measures too")
+    outcomes = list(side_by_side.replayed(names, 2))
+    assert [(name, title) for name, title, _, _ in outcomes] == [(name, name.upper()) for name in names]
+    assert began[:2] == ["measures", "measures too"] and beside["measures too"] == set()
+    assert "long" in began[2:4]
+
+
+@pytest.mark.usefixtures("threads")
+def test_an_experiment_that_fails_ends_the_run() -> None:
+    with pytest.raises(ModuleNotFoundError, match="unheard_of"):
+        list(side_by_side.replayed(("unheard_of",), 1))

@@ -7,7 +7,6 @@ The scenario runs in the caller's own thread, so that the same calls come in the
 from __future__ import annotations
 
 import builtins
-import errno
 import os
 import shutil
 import signal
@@ -89,11 +88,10 @@ class Disk:
 
 
 def failing(number: int) -> Callable[[str], None]:
-    """Something that happens instead of a call: it fails with this error, if it can."""
+    """Something that happens instead of a call: it fails with this error."""
 
     def fail(name: str) -> None:
-        if number != errno.EINTR or name in INTERRUPTIBLE:
-            raise OSError(number, os.strerror(number))
+        raise OSError(number, os.strerror(number))
 
     return fail
 

@@ -701,6 +701,43 @@ print(f(3).result())
     assert done.stdout == "2\n3\n4\n"
 
 
+def test_a_forked_child_does_not_wait_for_ever_for_tasks_of_the_program(script: Any) -> None:
+    done = script(
+        """
+import os
+import signal
+import penstock
+from penstock import task
+
+@task(returns=1)
+def same(x):
+    return x
+
+path = "pipe"
+os.mkfifo(path)
+
+@task(returns=1)
+def pending():
+    return open(path).read()
+
+future = pending()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    for ask in (future.result, future.exception, lambda: penstock.wait([future]), lambda: same(future)):
+        try:
+            ask()
+        except penstock.PenstockError as error:
+            print("forked before this task was over" in str(error), flush=True)
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+open(path, "w").write("here")
+print(status, future.result())
+"""
+    )
+    assert done.stdout.split() == ["True"] * 4 + ["0", "here"]
+
+
 # --- notebook and pytest ------------------------------------------------------------------------------------------
 
 CELLS = [

@@ -471,6 +471,11 @@ class Runtime:
         """Called before a thread blocks for a result."""
         if self.stopped:
             raise RuntimeStopped("the runtime was stopped before this task was over; its result is lost")
+        if os.getpid() != self._pid:
+            raise RuntimeStopped(
+                "this process was forked before this task was over, and only the program that called it learns its "
+                "result; wait for it before the fork, or call the task in this process"
+            )
 
     def barrier(self) -> None:
         """Wait for every task; raise the first failure that nobody has looked at."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock import INOUT, task, wait_on
@@ -123,3 +124,39 @@ def test_a_future_whose_result_nobody_has_updated_is_what_it_was() -> None:
         append(future, 3)
         assert wait_on(future) == [1, 3]
         assert value == [1], "a future that a task updates has a new value; the program keeps the old one"
+
+
+@task(first=INOUT, second=INOUT, returns=1)
+def append_to_both(first: Any, second: Any) -> bool:
+    first.append(2)
+    second.append(3)
+    return first is second
+
+
+@task(first=INOUT, returns=1)
+def append_and_show(first: Any, holder: Any) -> str:
+    first.append(2)
+    return repr(holder)
+
+
+@task(first=INOUT, second=INOUT)
+def add_and_multiply(first: Any, second: Any) -> None:
+    first += 1
+    second *= 3
+
+
+def test_a_future_and_its_result_in_one_call() -> None:
+    for swapped in (False, True):
+        future = make("list")
+        pair = future, future.result()
+        assert append_to_both(*(pair[::-1] if swapped else pair)).result()
+        assert wait_on(pair[1]) == future.result() == [1, 2, 3]
+    future = make("list")
+    value = future.result()
+    assert append_and_show(future, {"in": [value]}).result() == "{'in': [[1, 2]]}"
+    assert append_and_show(value, (future,)).result() == "([1, 2, 2],)"
+    array = task(np.zeros)(4)
+    whole = array.result()
+    add_and_multiply(array, whole[1:3])
+    assert wait_on(array).tolist() == [1, 3, 3, 1]
+    assert whole.tolist() == [1, 3, 3, 1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from penstock.graph.regions import Region
 
-__all__ = ["Located", "Unknown", "is_buffer", "locate"]
+__all__ = ["Located", "Unknown", "has_memory_of", "is_buffer", "locate"]
 
 
 class Located(NamedTuple):
@@ -98,6 +98,29 @@ def locate(obj: Any) -> Located | Unknown:
     if covered.run and not 0 <= covered.lo <= covered.hi <= high - low:
         return Unknown(f"it lies outside of the {type(root).__name__} that it refers to")
     return Located(root, low, high - low, offset, shape, strides, kind, covered, obstacle)
+
+
+def has_memory_of(obj: Any, other: Any) -> bool:
+    """Whether an object is another one, or lies in the same memory, or is a container that has such a thing in it."""
+    whole = locate(other) if is_buffer(type(other)) else None
+    owner = whole.owner if isinstance(whole, Located) else other
+    level, seen = [obj], {id(obj)}
+    while level:
+        parts: list[Any] = []
+        for one in level:
+            if one is other:
+                return True
+            if is_buffer(type(one)):
+                located = locate(one)
+                if isinstance(located, Located) and located.owner is owner:
+                    return True
+            elif isinstance(one, list | tuple | set | frozenset):
+                parts += one
+            elif isinstance(one, dict):
+                parts += one.values()
+        level = [part for part in parts if id(part) not in seen]
+        seen.update(map(id, level))
+    return False
 
 
 def _root(obj: Any, numpy: Any) -> Any:

@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.data.admission import Admission
-from penstock.data.owners import Located, is_buffer, locate
+from penstock.data.owners import Located, has_memory_of, is_buffer, locate
 from penstock.data.picklers import Pickled
 from penstock.data.reach import may_hold
 from penstock.data.serializer import LARGE, dump, dump_parts, pack
@@ -79,6 +79,8 @@ class Arguments(FileArguments):
         self._values: list[Any] = []
         self._data: list[Datum | None] = []
         self._versions: list[VersionId] = []
+        #: all arguments, as they were given
+        self._given: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
         #: the parts of others' memory that the call uses
         self._parts: PartsOfCall | None = None
         #: done once the call is accepted: nothing changes if an argument turns out bad
@@ -98,6 +100,7 @@ class Arguments(FileArguments):
         """The pickled arguments; the wiring holds the rest."""
         declaration = self._declaration
         if declaration.directions:
+            self._given = args, kwargs
             arguments: dict[Place, Any] = dict(enumerate(args))
             arguments.update(kwargs)
             positions = len(args)
@@ -224,6 +227,8 @@ class Arguments(FileArguments):
         position = len(self.wiring.outputs)
         if isinstance(value, Future):
             own = self._runtime.own_results.of(value)
+            if own is None and self._meets_its_result(value):
+                own = value.known
             if own is not None:
                 return self._write(path, own, direction, where)
             stands = self._write_future(path, value, where)
@@ -336,6 +341,15 @@ class Arguments(FileArguments):
 
     def _as_it_is(self, value: Any, where: str) -> Value:
         return dump(value, self._runtime.segments, where)
+
+    def _meets_its_result(self, future: Future[Any]) -> bool:
+        """Whether the call has what the program got of a future, or a part of it, too: in the task they are one."""
+        runtime, known = self._runtime, future.known
+        if known is None or is_immutable(known) or runtime.simulated or future in runtime.copied:
+            return False
+        if type(future.outcome) is Failure or future.source()[1] is not None or future.runtime is not runtime:
+            return False
+        return runtime.objects.of_future(future) is None and has_memory_of(self._given, known)
 
     def _write_future(self, path: Steps, future: Future[Any], where: str) -> Any:
         fixed = isinstance(future, StreamedFuture) and future.fixed

@@ -432,6 +432,8 @@ def test_the_shapes_have_the_published_numbers_of_tasks(monkeypatch: pytest.Monk
     outcome = Simulation(gwas.nodes(1200), small).run()
     assert outcome.done == len(small.jobs)
     assert outcome.makespan > gwas.SERIAL
+    # Experiments build a program once and run it in several settings.
+    assert Simulation(gwas.nodes(1200), small).run().makespan == outcome.makespan
 
 
 keys = st.tuples(st.integers(-1, 1), st.sampled_from([0.0, -1.5]), st.integers(0, 2000))

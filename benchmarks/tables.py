@@ -125,7 +125,9 @@ SECTIONS: dict[str, Callable[[Bench], str]] = {
     "origin": taken,
     "speed": against_peers("tasks", "bulk_map", "latency"),
     "tasks": against_peers("tasks", "bulk_map", "latency", "imports", "first_result", "array_shared"),
-    "memory": alone("array_made", "store_reuse", "finished_task", "pending_task", "million_tasks"),
+    "memory": alone(
+        "array_made", "array_parts", "result_sizes", "store_reuse", "finished_task", "pending_task", "million_tasks"
+    ),
     "objects": alone("tracked_objects", "temporaries", "collections", "object_programs"),
     "stores": alone("persistent_local", "persistent_redis", "persistent_cluster"),
     "scheduling": alone("engine_scaling", "io_scaling", "generations", "simulator", "validation"),

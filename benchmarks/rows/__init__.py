@@ -16,6 +16,7 @@ ORDER = (
     "array_shared",
     "array_made",
     "array_parts",
+    "result_sizes",
     "store_reuse",
     "finished_task",
     "pending_task",

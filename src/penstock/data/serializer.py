@@ -157,13 +157,13 @@ def load(
         return obj
     mapped: dict[tuple[SegmentId, Access], memoryview] = {}
 
-    def content(part: bytes | Piece, access: Access) -> bytes | bytearray | memoryview:
+    def content(part: bytes | Piece, access: Access, *, stream: bool = False) -> bytes | bytearray | memoryview:
         if type(part) is Piece:
             key = (part.segment, access)
             if key not in mapped:
                 mapping = segments.map(part.segment, spilled=part.spilled, access=access)
                 mapped[key] = mapping.view
-                if current.loading is not None:
+                if current.loading is not None and not stream:  # of which nothing is left when all of it is read
                     current.loading.append((part.segment, mapping.view))
                 if access is Access.IN_PLACE and in_place is not None and not mapping.spilled:
                     from penstock.data.adoption import address
@@ -181,7 +181,7 @@ def load(
 
     changeable = len(value.buffers) if writable is None else writable
     buffers = [content(part, access if i < changeable else Access.READ) for i, part in enumerate(value.buffers)]
-    data = content(value.data, Access.READ)
+    data = content(value.data, Access.READ, stream=True)
     admission = segments.admission if len(data) > FREE else None
     with admission.claim(len(data)) if admission else _nothing:
         obj = load_with_slots(data, buffers) if slots else pickle.loads(data, buffers=buffers)

@@ -447,6 +447,26 @@ def test_what_tasks_have_and_a_part_that_only_the_program_can_give(owner: Any, p
     assert wait_on(all_bytes(part(owner), owner)) == [b"\2\0", b"\2\0\0\0"]
 
 
+@only_workers
+@pytest.mark.parametrize("owner", [bytearray(4), np.zeros(4, "u1")])
+def test_the_whole_is_updated_while_a_part_is_still_read(gate: Gate, owner: Any) -> None:
+    @task(returns=1)
+    def late(part: Any) -> bytes:
+        gate.enter()
+        return bytes(part)
+
+    set_first(memoryview(owner)[1:3], 1)
+    old = late(memoryview(owner)[1:3])
+    wait_on(memoryview(owner)[1:3])
+    set_first(owner, 2)
+    threading.Timer(0.2, gate.open).start()  # with one worker, a call that waits for the whole waits for the reader too
+    new = all_bytes(memoryview(owner)[:2])
+    set_first(memoryview(owner)[2:], 3)
+    newest = all_bytes(memoryview(owner)[:3])
+    assert wait_on(old, new, newest) == [b"\1\0", [b"\2\1"], [b"\2\1\3"]]
+    assert bytes(wait_on(owner)) == b"\2\1\3\0"
+
+
 def test_map_over_rows() -> None:
     matrix = np.zeros((3, 3))
     for row in matrix:

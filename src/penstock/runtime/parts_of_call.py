@@ -114,8 +114,10 @@ class PartsOfCall:
             raise CallError(
                 f"{where} is a part of the memory of another object, where no task can update it: {why}. Pass a copy."
             )
-        if memory is None:
+        if memory is None or not memory.owned:
             self._take_over(located.owner, where)
+            memory = self._memories.of(located.owner)
+        if memory is None:
             memory = self._memories.share(located)
         self._memories.ensure_unchanged(memory, where)
         part = self._use(memory, located, writable=True)._replace(kept=kept)
@@ -162,9 +164,8 @@ class PartsOfCall:
         if not isinstance(located, Located) or not located.region.run:
             return None
         memory = self._memories.of(located.owner)
-        if memory is not None:
-            if not memory.owned.meeting(located.region) and memory.segment not in self._uses:
-                return None
+        # One that tasks have done with may still be read, and its owner be with tasks as a whole meanwhile.
+        if memory is not None and (memory.owned.meeting(located.region) or memory.segment in self._uses):
             if not self._can_share(obj):
                 if memory.segment in self._uses:
                     raise _two_things(obj)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.engine_rig import BOOM, Rig, big, call, launched, settled, spec, updates, value
 
+from penstock.errors import InternalError
 from penstock.model.commands import Command, Free, Launch, Settle
 from penstock.model.events import Finished
 from penstock.model.tasks import OnFailure, TaskSpec
@@ -23,6 +24,16 @@ def test_a_version_lives_while_the_program_holds_it_or_a_task_reads_it() -> None
     assert rig.engine.state.versions[101].uses == 1
     assert rig.finish(2, value("b")) == [Settle(102, value("b")), Free(7)]
     assert not rig.engine.lives(101)
+
+
+def test_a_call_that_reads_what_is_gone_is_refused_as_a_whole() -> None:
+    rig = Rig()
+    rig.provide(50, value("a"))
+    with pytest.raises(InternalError, match=r"reads versions that are gone: \[51\]"):
+        rig.submit(call(1, slots=(50, 51)))
+    assert rig.engine.unfinished == 0
+    assert rig.engine.state.versions[50].uses == 0
+    assert rig.engine.waits() == []
 
 
 def test_an_output_that_nobody_will_read_is_freed_at_once() -> None:

@@ -32,8 +32,11 @@ __all__ = ["cancel", "ensure_possible", "new_record", "provide", "release", "rel
 def submit(state: State, event: Submitted) -> None:
     """Enter a call into the graph; it is ready at once if all it reads exists."""
     call = event.call
-    task = state.tasks[call.task] = new_record(state, call)
     versions = state.versions
+    if call.reads and not versions.keys() >= set(call.reads):  # before anything of the call is entered
+        unknown = [number for number in call.reads if number not in versions]
+        raise InternalError(f"task {call.spec.name}#{call.task} reads versions that are gone: {unknown}")
+    task = state.tasks[call.task] = new_record(state, call)
     blocker: VersionRecord | None = None
     for number in call.reads:
         version = versions[number]

@@ -33,9 +33,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def pytest_configure() -> None:
     move_in()
-    # A shell without job control has what it starts in the background (`make test &`) ignore these, and so would every
-    # program of a test that is to be interrupted.
-    for number in (signal.SIGINT, signal.SIGQUIT):
+    # A shell without job control has what it starts in the background (`make test &`) ignore the first two, nohup the
+    # third, and so would every program of a test that is to be interrupted.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 

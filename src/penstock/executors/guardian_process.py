@@ -18,6 +18,8 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from penstock.executors.descriptor_limit import allow_many_files
+
 __all__ = ["MARK", "WORKER", "GuardianProcess", "discard_early", "guardian_process", "import_path", "start_early"]
 
 #: the function that a worker runs
@@ -84,6 +86,7 @@ def _given(environ: Mapping[str, str], entry: str) -> tuple[list[str], list[str]
 
 def _start(given: tuple[list[str], list[str], list[str], dict[str, str]]) -> GuardianProcess:
     (*flags, entry), path, arguments, environ = given
+    allow_many_files()
     mark = os.urandom(8).hex()
     connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)

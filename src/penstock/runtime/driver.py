@@ -106,7 +106,10 @@ class Driver(Settling):
         self._stopping = False
         self._broken: BaseException | None = None
         self._thread: threading.Thread | None = None
-        if isinstance(executor, NodeExecutor):
+
+    def begin(self) -> None:
+        """Listen to workers from now on."""
+        if isinstance(self.executor, NodeExecutor):
             self._thread = threading.Thread(target=self._control, name="penstock-control", daemon=True)
             self._thread.start()
 

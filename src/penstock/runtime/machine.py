@@ -6,7 +6,6 @@ environment of a batch job, and honour what others have set aside for us: CPU af
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from penstock.errors import ConfigError
 from penstock.executors.pools import VISIBLE
 from penstock.model.resources import GPUS
 
-__all__ = ["Machine", "NumaNode", "allow_many_files", "place_workers", "this_machine"]
+__all__ = ["Machine", "NumaNode", "place_workers", "this_machine"]
 
 
 #: a budget below this would have every large object wait for every other
@@ -302,13 +301,3 @@ def _groups(cpu_ids: Sequence[int], numa: Sequence[NumaNode]) -> list[tuple[int,
     if left:  # the kernel did not say where they belong
         groups.append(tuple(sorted(left)))
     return groups
-
-
-def allow_many_files() -> None:
-    """Each large array that the program or a task holds costs a descriptor; workers inherit the limit."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -28,6 +28,7 @@ from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
 from penstock.errors import CallError, RuntimeStopped
+from penstock.executors.descriptor_limit import allow_many_files
 from penstock.executors.inside import folders_of_run, importing_in_worker
 from penstock.executors.node import NodeExecutor
 from penstock.executors.outside import Here
@@ -56,7 +57,7 @@ from penstock.runtime.futures import Future
 from penstock.runtime.given_setup import setup_of
 from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.lost_changes import refuse_lost_changes
-from penstock.runtime.machine import Machine, allow_many_files, place_workers, this_machine
+from penstock.runtime.machine import Machine, place_workers, this_machine
 from penstock.runtime.memories import Memories, Token
 from penstock.runtime.own_results import OwnResults
 from penstock.runtime.persistent_data import KnownObject, PersistentData, store_address
@@ -248,6 +249,7 @@ class Runtime:
         countable = machine.countable(config.countable)
         node = Node(name, self.cpus, memory, machine.properties(name), self.layers, config.io_executors, countable)
         self._recorder.started(__version__, list(sys.argv), config.scheduler, [node], time.time())
+        self.driver.begin()  # not before: that the run has started is the first that is told of it
         self.driver.post(NodeJoined(node))
         self.driver.lock.watch_interrupts()
 

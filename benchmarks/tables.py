@@ -64,27 +64,28 @@ def _budget(records: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(f"{record['budget']}: {_JUDGED[record['met']]}" for record in records)
 
 
-def against_peers(*modules: str) -> Callable[[Bench], str]:
+def against_peers(*modules: str, judged: bool = True) -> Callable[[Bench], str]:
     """Ours beside the peers', a line for each figure."""
 
     def made(bench: Bench) -> str:
-        heads = ["What", "Penstock", *(_PEER_NAMES.get(peer, peer) for peer in PEERS), "Budget"]
+        heads = ["What", "Penstock", *(_PEER_NAMES.get(peer, peer) for peer in PEERS), *(["Budget"] if judged else [])]
         lines = []
         for records in bench.measured(modules):
             first = records[0]
             peers = [number(first["peers"].get(peer)) for peer in PEERS]
-            lines.append([_what(first), number(first["ours"]), *peers, _budget(records)])
+            lines.append([_what(first), number(first["ours"]), *peers, *([_budget(records)] if judged else [])])
         return _table(heads, lines)
 
     return made
 
 
-def alone(*modules: str) -> Callable[[Bench], str]:
+def alone(*modules: str, judged: bool = True) -> Callable[[Bench], str]:
     """Figures that only we have."""
 
     def made(bench: Bench) -> str:
         lines = [(_what(one[0]), number(one[0]["ours"]), _budget(one)) for one in bench.measured(modules)]
-        return _table(("What", "Measured", "Budget"), lines)
+        width = 3 if judged else 2
+        return _table(("What", "Measured", "Budget")[:width], [line[:width] for line in lines])
 
     return made
 
@@ -123,7 +124,7 @@ def taken(bench: Bench) -> str:
 
 SECTIONS: dict[str, Callable[[Bench], str]] = {
     "origin": taken,
-    "speed": against_peers("tasks", "bulk_map", "latency"),
+    "speed": against_peers("tasks", "bulk_map", "latency", judged=False),
     "tasks": against_peers("tasks", "bulk_map", "latency", "imports", "first_result", "array_shared"),
     "memory": alone(
         "array_made", "array_parts", "result_sizes", "store_reuse", "finished_task", "pending_task", "million_tasks"
@@ -136,7 +137,7 @@ SECTIONS: dict[str, Callable[[Bench], str]] = {
         "streaming_calls", "streaming_costs", "streaming_shapes", "streaming_overlap", "streaming_workflows"
     ),
     "ways": seconds({"HMMER shape": ("hmmer", "hmmer"), "variants shape": ("variants", "variants")}),
-    "saved": alone("hmmer", "variants"),
+    "saved": alone("hmmer", "variants", judged=False),
     "storage": alone("hmmer", "variants", "kmeans_checkpoints", "constrained_task", "overlap_real_disk"),
     "schedulers": seconds(
         {

@@ -34,13 +34,19 @@ def filled(page: str) -> str:
 
 
 def test_one_figure_with_several_budgets_is_one_line_with_its_peers() -> None:
-    page = filled("above\n<!-- bench: speed -->\nold\n<!-- end -->\nbelow\n")
+    page = filled("above\n<!-- bench: tasks -->\noutdated\n<!-- end -->\nbelow\n")
     lines = page.splitlines()
-    assert lines[:3] == ["above", "<!-- bench: speed -->", ""] and lines[-3:] == ["", "<!-- end -->", "below"]
-    assert "old" not in page
+    assert lines[:3] == ["above", "<!-- bench: tasks -->", ""] and lines[-3:] == ["", "<!-- end -->", "below"]
+    assert "outdated" not in page
     (tasks,) = (line for line in lines if line.startswith("| tasks, a future each, tasks/s "))
     assert tasks.split(" | ")[1:3] == ["15", "3"]
     assert "≥ 20,000: **missed**; ≥ 10 × best of ray, dask, parsl: **missed**; ≥ 2 × mpire: not judged" in tasks
+
+
+@pytest.mark.parametrize("name", ["speed", "saved"])
+def test_the_first_page_has_no_budgets(name: str) -> None:
+    page = filled(f"<!-- bench: {name} -->\n<!-- end -->")
+    assert "15" in page and "Budget" not in page and "missed" not in page
 
 
 def test_seconds_of_all_ways_stand_side_by_side() -> None:

@@ -155,6 +155,8 @@ static void copy_text(char *to, size_t room, const char *from) {
 void ps_app_state(uint32_t app, uint32_t state) { atomic_store(&ps_apps[app].state, state); }
 
 void ps_app_over(uint32_t app, uint32_t state, const char *how) {
+    /* A node that could not store what an app made has said so: that the app then ends well takes nothing of it back. */
+    if (state != PS_APP_FAILED && (atomic_load(&ps->failed) & UINT64_C(1) << app)) return;
     copy_text(ps_apps[app].how, sizeof ps_apps[app].how, how);
     atomic_store(&ps_apps[app].state, state);
     if (state == PS_APP_FAILED) atomic_fetch_or(&ps->failed, UINT64_C(1) << app);

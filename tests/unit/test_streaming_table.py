@@ -187,6 +187,19 @@ def test_the_reader_of_a_failed_producer_is_told_who_and_how(table: Table, capfd
     assert Program(table, USE).wait_range("out-stream", 0, 10) == 0  # what is there is there
 
 
+def test_what_was_said_of_a_failure_stays_when_the_producer_then_ends_well(
+    table: Table, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A node that cannot store what it fetches says so while the producer, on another node, still runs."""
+    writer = Program(table, MAKE)
+    writer.opened("out-stream")
+    writer.wrote("out-stream", 0, 10)
+    table.app_over(MAKE, AppState.FAILED, "made it, but it cannot be stored")
+    table.app_over(MAKE, AppState.OVER)
+    assert Program(table, USE).wait_range("out-stream", 0, 20) == errno.EIO
+    assert "'make' made it, but it cannot be stored" in capfd.readouterr().err
+
+
 def test_a_dead_server_is_noticed_within_seconds(table: Table, capfd: pytest.CaptureFixture[str]) -> None:
     seen, serving = os.pipe()
 

@@ -15,18 +15,18 @@ import ctypes
 import gc
 import os
 import signal
+import socket
+import stat
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.own_place import IN_WORKERS, left_in_memory, move_in, move_out
+from tests.patience import PATIENCE, becomes
 
 HERE = Path(__file__).parent
-# How long the kernel may take to show that what was stopped is gone.
-PATIENCE = 60.0
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -55,7 +55,7 @@ class Surroundings:
     def leaks_since(self, before: Surroundings) -> list[str]:
         processes = [f"process {describe(process)}" for process in self.processes - before.processes]
         directories = [f"directory {path}" for path in self.directories - before.directories]
-        descriptors = [f"descriptor {fd} -> {target}" for fd, target in self.descriptors - before.descriptors]
+        descriptors = [f"descriptor {fd} -> {target}{ends(fd)}" for fd, target in self.descriptors - before.descriptors]
         return sorted(processes + directories + descriptors)
 
 
@@ -122,15 +122,18 @@ def stop_runtime() -> None:
 def expect_no_leaks(before: Surroundings, descriptors: bool = True) -> None:
     __tracebackhide__ = True
 
-    def leaks() -> list[str]:
-        found = settled().leaks_since(before)
-        return found if descriptors else [leak for leak in found if not leak.startswith("descriptor")]
+    found: list[str] = []
 
-    wait_until(lambda: not leaks())
-    found = leaks()
+    def nothing_is_left() -> bool:
+        found[:] = settled().leaks_since(before)
+        if not descriptors:
+            found[:] = [leak for leak in found if not leak.startswith("descriptor")]
+        return not found
+
+    clean = becomes(nothing_is_left)  # the kernel takes its time to show that what was stopped is gone
     for process in set(descendants()) - before.processes:
         kill(process)  # or the next test would be blamed for it too
-    assert not found, "left behind:\n" + "\n".join(found)
+    assert clean, "left behind:\n" + "\n".join(found)
 
 
 def settled() -> Surroundings:
@@ -172,6 +175,15 @@ def describe(process: psutil.Process) -> str:
         return f"{process.pid} (ending)"
 
 
+def ends(descriptor: int) -> str:
+    """The two ends of a socket, if it is one: they tell whose it is."""
+    with contextlib.suppress(OSError):  # closed by now, or nobody is at the other end
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            with socket.socket(fileno=os.dup(descriptor)) as copy:
+                return f", a {copy.type.name} from {copy.getsockname()!r} to {copy.getpeername()!r}"
+    return ""
+
+
 def open_descriptors() -> set[tuple[int, str]]:
     found = set()
     for name in os.listdir("/proc/self/fd"):
@@ -180,10 +192,3 @@ def open_descriptors() -> set[tuple[int, str]]:
         except FileNotFoundError:
             continue  # the descriptor of this very listing
     return found
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for something the kernel does in its own time; the caller then asserts it."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)

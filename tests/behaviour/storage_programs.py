@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from tests.patience import PATIENCE
 
 import penstock
 from penstock import FILE_IN, FILE_INOUT, FILE_OUT, constraint, io, task, wait_on
@@ -40,7 +41,6 @@ __all__ = [
     "read",
     "read_and_wait",
     "run",
-    "until",
     "where_it_wrote",
     "write",
     "write_plain",
@@ -48,7 +48,6 @@ __all__ = [
 
 #: a storage constraint that any layer can meet at any time
 LITTLE = {"storage_bw": "1kB/s"}
-PATIENCE = 60.0
 
 
 def run(mode: str = "workers", **settings: Any) -> penstock.Runtime:
@@ -73,16 +72,6 @@ def layer_of(path: Any, folder: Path) -> str:
 def files_below(*folders: Path) -> list[str]:
     """Everything that lies in some folders, folders included."""
     return sorted(str(found.relative_to(folder.parent)) for folder in folders for found in folder.rglob("*"))
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """Whether something that happens in the background comes true: there is no event for it outside the runtime."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 class Turnstile:

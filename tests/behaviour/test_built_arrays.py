@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.behaviour.modes import Gate, only_workers
-from tests.conftest import wait_until
+from tests.patience import eventually
 from tests.unit.test_huge_pages import needs_huge_pages
 
 import penstock
@@ -92,11 +92,10 @@ def segments(future: Any) -> set[str]:
 def empty_store() -> Iterator[str]:
     """The folder of a store in which nothing is, and nothing is left."""
     gc.collect()
-    wait_until(lambda: not in_memory(store()))
+    eventually(lambda: not in_memory(store()))
     yield store()
     gc.collect()
-    wait_until(lambda: not in_memory(store()))
-    assert not in_memory(store())
+    eventually(lambda: not in_memory(store()))
 
 
 @pytest.fixture

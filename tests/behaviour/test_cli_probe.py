@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.own_place import user_environment
+from tests.patience import eventually
 
 pytestmark = pytest.mark.leaks
 SMALL = ("--size", "1MB", "--time", "10s", "--streams", "2")
@@ -65,7 +65,7 @@ class Probe:
             start_new_session=True,
         ) as process:
             try:
-                until(lambda: bool(list(self.disk.glob(".penstock-probe-*/stream-*"))))
+                eventually(lambda: bool(list(self.disk.glob(".penstock-probe-*/stream-*"))))
                 yield process
             finally:
                 process.kill()
@@ -100,13 +100,6 @@ class Probe:
     def layers(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = tomllib.loads(self.file.read_text())["resources"]["storage"]
         return found
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -273,4 +266,4 @@ def test_even_a_killed_probe_leaves_nothing_behind(probe: Probe) -> None:
     with probe.started() as process:
         process.kill()
         process.communicate(timeout=60)
-        until(lambda: os.listdir(probe.disk) == [])
+        eventually(lambda: os.listdir(probe.disk) == [])

@@ -27,9 +27,9 @@ from tests.behaviour.storage_programs import (
     read,
     read_and_wait,
     run,
-    until,
     write,
 )
+from tests.patience import becomes
 
 from penstock import FILE_IN, FILE_OUT, barrier, constraint, delete_file, io, open_file, task, wait_on
 
@@ -74,9 +74,9 @@ def expect_nothing_on_layers(tmp_path: Path) -> None:
 def test_a_file_that_nobody_reads_goes_home_while_the_run_goes_on(mode: str, home: Path, tmp_path: Path) -> None:
     with moving(tmp_path, mode):
         write(home / "a", "text")
-        assert until(is_home(home / "a"))
+        assert becomes(is_home(home / "a"))
         assert (home / "a").read_text() == "text"
-        assert until(lambda: not any(name.endswith("/a") for name in files_below(tmp_path / "fast")))
+        assert becomes(lambda: not any(name.endswith("/a") for name in files_below(tmp_path / "fast")))
     assert os.listdir(home) == ["a"]
     expect_nothing_on_layers(tmp_path)
 
@@ -94,7 +94,7 @@ def test_nothing_moves_unless_told(mode: str, home: Path, tmp_path: Path) -> Non
 def test_a_temporary_file_goes_to_the_lowest_layer(mode: str, home: Path, tmp_path: Path) -> None:
     with moving(tmp_path, mode):
         temporary(home / "a", 5).result()
-        assert until(lambda: layer_of(home / "a", tmp_path) == "slow")
+        assert becomes(lambda: layer_of(home / "a", tmp_path) == "slow")
         assert read(home / "a").result() == "ddddd"
         with open_file(home / "a") as file:
             assert file.read() == "ddddd"
@@ -105,18 +105,18 @@ def test_a_temporary_file_goes_to_the_lowest_layer(mode: str, home: Path, tmp_pa
 def test_a_layer_without_room_is_passed_over(mode: str, home: Path, tmp_path: Path) -> None:
     with moving(tmp_path, mode, storage=three(tmp_path, capacity="10kB")):
         temporary(home / "large", 10_001).result()
-        assert until(lambda: layer_of(home / "large", tmp_path) == "middle")
+        assert becomes(lambda: layer_of(home / "large", tmp_path) == "middle")
         temporary(home / "small", 9_999).result()
-        assert until(lambda: layer_of(home / "small", tmp_path) == "slow")
+        assert becomes(lambda: layer_of(home / "small", tmp_path) == "slow")
         temporary(home / "more", 9_999).result()
-        assert until(lambda: layer_of(home / "more", tmp_path) == "middle")
+        assert becomes(lambda: layer_of(home / "more", tmp_path) == "middle")
 
 
 def test_a_file_goes_no_deeper_than_its_home(mode: str, tmp_path: Path) -> None:
     layers = three(tmp_path)
     with moving(tmp_path, mode, storage=layers):
         write(tmp_path / "middle" / "a", "text")
-        assert until(is_home(tmp_path / "middle" / "a"))
+        assert becomes(is_home(tmp_path / "middle" / "a"))
         write(tmp_path / "fast" / "b", "text")
         barrier()
     assert files_below(*(tmp_path / name for name in ("fast", "middle", "slow"))) == ["fast/b", "middle/a"]
@@ -133,7 +133,7 @@ def test_a_moved_file_keeps_its_mode(mode: str, home: Path, tmp_path: Path) -> N
 
     with moving(tmp_path, mode):
         program(home / "a")
-        assert until(is_home(home / "a"))
+        assert becomes(is_home(home / "a"))
     assert (home / "a").stat().st_mode & 0o777 == 0o750
 
 
@@ -156,11 +156,11 @@ def test_a_file_that_will_be_read_stays(mode: str, home: Path, tmp_path: Path) -
         write(home / "wanted", "text")
         reader = read_after(home / "wanted", signal)
         write(home / "unwanted", "text")
-        assert until(is_home(home / "unwanted"))
+        assert becomes(is_home(home / "unwanted"))
         assert layer_of(home / "wanted", tmp_path) == "fast"
         door.let_go()
         assert layer_of(reader.result(60), tmp_path) == "fast"
-        assert until(is_home(home / "wanted"))
+        assert becomes(is_home(home / "wanted"))
 
 
 @only_workers
@@ -174,7 +174,7 @@ def test_nothing_moves_while_io_runs(mode: str, home: Path, tmp_path: Path) -> N
         assert layer_of(home / "a", tmp_path) == "fast"
         door.let_go()
         held.result(60)
-        assert until(is_home(home / "a"))
+        assert becomes(is_home(home / "a"))
 
 
 def barrier_of_computing() -> None:
@@ -210,7 +210,7 @@ def test_whoever_looks_at_the_name_at_any_time_finds_the_whole_file(mode: str, h
         looking = threading.Thread(target=look)
         looking.start()
         try:
-            assert all(until(is_home(path)) for path in paths)
+            assert all(becomes(is_home(path)) for path in paths)
         finally:
             over.set()
             looking.join()
@@ -238,10 +238,10 @@ def test_a_reader_at_work_keeps_what_it_reads(mode: str, home: Path, tmp_path: P
         slow = task(path=FILE_IN, returns=1)(read_and_wait)(home / "a", door)
         door.arrivals(1)
         write(home / "other", "text")
-        assert until(is_home(home / "other"))
+        assert becomes(is_home(home / "other"))
         door.let_go()
         assert slow.result(60) == ("text", "text")
-        assert until(is_home(home / "a"))
+        assert becomes(is_home(home / "a"))
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2])
@@ -323,9 +323,9 @@ def test_room_is_free_again_once_a_file_has_moved(mode: str, home: Path, tmp_pat
             paths = [home / f"{round_}-{i}" for i in range(2)]
             places = wait_on([sized(path, 10_000) for path in paths])
             assert {layer_of(place, tmp_path) for place in places} <= {"fast", "slow"}
-            assert all(until(is_home(path)) for path in paths)
+            assert all(becomes(is_home(path)) for path in paths)
             # Nothing is left on the layer, so there is room for both.
-            assert until(lambda: not any("/kept/" in name for name in files_below(tmp_path / "fast")))
+            assert becomes(lambda: not any("/kept/" in name for name in files_below(tmp_path / "fast")))
         assert layer_of(sized(home / "last", 10_000).result(), tmp_path) == "fast"
 
 

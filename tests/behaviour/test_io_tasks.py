@@ -12,7 +12,8 @@ import psutil
 import pytest
 from tests.behaviour.conftest import Script
 from tests.behaviour.modes import Gate, only_workers
-from tests.behaviour.storage_programs import LITTLE, Turnstile, double, layer, noop_io, pass_through, run, until
+from tests.behaviour.storage_programs import LITTLE, Turnstile, double, layer, noop_io, pass_through, run
+from tests.patience import becomes
 
 import penstock
 from penstock import (
@@ -530,4 +531,4 @@ def test_idle_workers_go(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with run(cpus=1, io_executors=4):
         first = pid().result()
         assert psutil.pid_exists(first)
-        assert until(lambda: not psutil.pid_exists(first))
+        assert becomes(lambda: not psutil.pid_exists(first))

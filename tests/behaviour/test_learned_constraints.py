@@ -29,8 +29,8 @@ from tests.behaviour.storage_programs import (
     pass_through,
     read,
     run,
-    until,
 )
+from tests.patience import becomes
 
 import penstock
 from penstock import FILE_OUT, ConfigError, barrier, constraint, io, task, wait_on
@@ -119,7 +119,7 @@ def test_an_epoch_is_as_many_tasks_as_the_constraint_admits_at_once(mode: str, t
         for size, done in [(4, 3), (2, 5), (1, 6)]:
             door.arrivals(size)
             door.let_go(size - 1)
-            assert until(lambda done=done: sum(call.done() for call in calls) == done)
+            assert becomes(lambda done=done: sum(call.done() for call in calls) == done)
             door.nobody_else()  # the epoch lasts until its last task is done
             door.let_go()
         assert max(wait_on(calls)) == 4

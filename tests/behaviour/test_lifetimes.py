@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from tests import patience
 from tests.behaviour.modes import only_workers
 from tests.own_place import memory_dir
 
@@ -63,13 +64,14 @@ def stored() -> int:
     return total
 
 
-def becomes(condition: Any) -> bool:
+def becomes(condition: Callable[[], bool]) -> bool:
     """Whether something comes true soon: what is freed is freed by the control thread, in its own time."""
-    deadline = time.monotonic() + 60
-    while not condition() and time.monotonic() < deadline:
+
+    def is_so_without_garbage() -> bool:
         gc.collect()
-        time.sleep(0.01)
-    return bool(condition())
+        return condition()
+
+    return patience.becomes(is_so_without_garbage)
 
 
 def test_an_argument_is_not_kept_after_the_call() -> None:
@@ -188,4 +190,5 @@ def test_cancelled_tasks_leave_nothing_in_the_store() -> None:
     penstock.cancel(*futures)
     penstock.wait(futures)
     del futures
+    penstock.barrier()  # what they were to read is made all the same
     assert becomes(lambda: stored() == 0)

@@ -8,14 +8,14 @@ import os
 import pickle
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.behaviour.modes import MODES, Gate, only_workers
+from tests.patience import eventually
 
 import penstock
 from penstock import COLLECTION_IN, COLLECTION_INOUT, INOUT, PersistentObject, task, wait_on
@@ -443,7 +443,7 @@ class TestTasks:
             total(fragment)
         wait_on(fragment)
         identifier = str(fragment.get_id())
-        _until(lambda: not current_store()._manifest(identifier)[1].kept)
+        eventually(lambda: not current_store()._manifest(identifier)[1].kept)
         assert fragment.matrix[0] == 10 and current_store()._manifest(identifier)[1].kept == []
 
     def test_the_same_holds_where_only_a_future_is_known(self, size: int) -> None:
@@ -451,14 +451,8 @@ class TestTasks:
         for _ in range(6):
             add(future, 1)
         identifier = str(future.result().get_id())
-        _until(lambda: not current_store()._manifest(identifier)[1].kept)
+        eventually(lambda: not current_store()._manifest(identifier)[1].kept)
         assert future.result().matrix[0] == 6 and current_store()._manifest(identifier)[1].kept == []
-
-
-def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached() and time.monotonic() < deadline:
-        time.sleep(0.01)
 
 
 @only_workers

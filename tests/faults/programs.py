@@ -16,8 +16,7 @@ from types import TracebackType
 
 import psutil
 from tests.own_place import IN_WORKERS, memory_dir, user_environment
-
-PATIENCE = 60.0
+from tests.patience import PATIENCE, becomes
 
 #: what most programs begin with; a task calls `arrive()` to say "I run", the test reads it from the program's output
 PROLOGUE = """
@@ -134,11 +133,13 @@ def run(folder: Path, source: str, within: float = 60.0) -> tuple[int, str, str]
 
 def gone(family: list[psutil.Process], program: Program, within: float = 60.0) -> None:
     """Assert that processes and directories of a run vanish in time."""
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline and (any(alive(process) for process in family) or program.leftovers()):
-        time.sleep(0.01)
-    assert [process for process in family if alive(process)] == []
-    assert program.leftovers() == []
+    left: list[object] = []
+
+    def nothing_is_left() -> bool:
+        left[:] = [*filter(alive, family), *program.leftovers()]
+        return not left
+
+    assert becomes(nothing_is_left, within), left
 
 
 def alive(process: psutil.Process) -> bool:
@@ -155,10 +156,7 @@ def segments_in(*folders: str) -> list[str]:
 
 def empties(*folders: str, within: float = 60.0) -> bool:
     """Whether the segments in folders are deleted, which happens in the background."""
-    deadline = time.monotonic() + within
-    while segments_in(*folders) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return not segments_in(*folders)
+    return becomes(lambda: not segments_in(*folders), within)
 
 
 @contextlib.contextmanager

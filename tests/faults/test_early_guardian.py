@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from tests.patience import PATIENCE
 
 from penstock.executors import guardian_process
 from penstock.executors.forkserver import ForkServer
 from penstock.executors.guardian_process import WORKER, discard_early, start_early
-
-PATIENCE = 60.0
 
 
 @pytest.fixture(autouse=True)

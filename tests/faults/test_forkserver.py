@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from penstock.errors import RuntimeStopped
 from penstock.executors import forkserver_main
 from penstock.executors.forkserver import Exited, ForkServer, Notice, ServerLost, Spawned
 
 ENTRY = "tests.faults.told_worker:serve"
-PATIENCE = 60.0
 
 
 class Crew:

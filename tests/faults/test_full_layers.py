@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
 from tests.faults import storage_tasks as tasks
 from tests.faults.layers import (
     assert_given_back,
@@ -33,6 +32,7 @@ from tests.faults.layers import (
 )
 from tests.faults.programs import Gate, run, surroundings, takes_less_than
 from tests.faults.storage_tasks import MB, content
+from tests.patience import eventually
 
 import penstock
 from penstock.engine import crowding
@@ -194,8 +194,7 @@ def test_producers_wait_for_a_reader_of_a_full_layer(disk: Path, home: Path, gat
     readers = [tasks.read_slowly(home / f"{number}", gate) for number in range(2)]
     gate.wait_reached(2)  # nothing may move away under them
     late = tasks.write(home / "late", 2, SIZE)
-    wait_until(lambda: devices(runtime)["disk"].doubts > 0)
-    assert devices(runtime)["disk"].doubts > 0
+    eventually(lambda: devices(runtime)["disk"].doubts > 0)
     assert not late.done()
     gate.release()
     assert [reader.result(timeout=60) for reader in readers] == [content(0, SIZE), content(1, SIZE)]
@@ -209,8 +208,7 @@ def test_producers_wait_until_the_program_deletes_a_file(disk: Path) -> None:
     runtime = start(layer("disk", disk))
     penstock.wait([tasks.write(disk / f"{number}", number, SIZE) for number in range(2)])
     late = tasks.write(disk / "late", 2, SIZE)
-    wait_until(lambda: devices(runtime)["disk"].doubts > 0)
-    assert devices(runtime)["disk"].doubts > 0
+    eventually(lambda: devices(runtime)["disk"].doubts > 0)
     penstock.delete_file(disk / "0")
     with takes_less_than(crowding.GRACE):
         late.result(timeout=60)
@@ -225,7 +223,7 @@ def test_producers_wait_until_somebody_else_makes_room(disk: Path, home: Path) -
     runtime = start(layer("disk", disk))
     foreign = occupy(disk)
     late = tasks.write(home / "late", 1, SIZE)
-    wait_until(lambda: devices(runtime)["disk"].doubts > 0)
+    eventually(lambda: devices(runtime)["disk"].doubts > 0)
     foreign.unlink()
     with takes_less_than(crowding.GRACE):
         late.result(timeout=60)
@@ -296,7 +294,7 @@ def test_flush_to_a_full_layer_leaves_the_file_where_it_is(tmp_path: Path, disk:
     runtime = start(fast, layer("disk", disk), mode=mode, data_movement=True)
     foreign = occupy(disk)
     tasks.write(disk / "file", 1, SIZE).result(timeout=60)
-    wait_until(lambda: bool(errors_of(runtime)))
+    eventually(lambda: bool(errors_of(runtime)))
     assert "No space left" in errors_of(runtime)[0]
     assert (disk / "file").is_symlink()
     assert (disk / "file").read_bytes() == content(1, SIZE)

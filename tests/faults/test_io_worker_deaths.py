@@ -14,10 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.conftest import wait_until
 from tests.faults import storage_tasks as tasks
 from tests.faults.layers import assert_given_back, assert_home, layer, names_in, remains, start
 from tests.faults.programs import Gate, Tally
+from tests.patience import eventually
 
 import penstock
 from penstock.errors import TaskCancelled, TaskTimeout, WorkerDied
@@ -193,7 +193,7 @@ def test_remains_of_a_dead_attempt_are_not_those_of_the_next(
     tasks.write(home / "first", 1)
     assert naming.wait(60)
     tasks.end_once(home / "second", 2, "killed", tally)
-    wait_until(lambda: not runtime.driver.engine.unfinished)
+    eventually(lambda: not runtime.driver.engine.unfinished)
     goes_on.set()
     finished_run(runtime, disk, home, "first", "second")
     assert tally.count() == 2

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import wait_until
 from tests.faults import storage_tasks as tasks
 from tests.faults.failing_moves import CHANGING, INTERRUPTIBLE, Disk, Story, be_killed, failing, held_by
 from tests.faults.layers import assert_home, assert_sums, folder_in_memory, layer, names_in, remains, start
 from tests.faults.programs import takes_less_than
 from tests.faults.storage_tasks import content
+from tests.patience import eventually
 
 import penstock
 from penstock.runtime import housekeeping
@@ -255,7 +255,7 @@ def test_new_version_written_while_the_old_one_moves(
     tasks.write(home / "file", 1).result(timeout=60)
     held.wait_reached()
     tasks.write(home / "file", 2)
-    wait_until(lambda: not runtime.driver.engine.unfinished)
+    eventually(lambda: not runtime.driver.engine.unfinished)
     assert held_by(home / "file") == content(1)  # it keeps its name as long as it moves
     held.release_soon()
     penstock.barrier()

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from tests.faults.programs import Gate, Program, Tally, TaskSide, alive, gone, segments_in, takes_less_than
 from tests.mpi_here import needs_mpi
+from tests.patience import eventually
 
 import penstock
 from penstock import FILE_OUT, TaskCancelled, TaskFailed, TaskTimeout, WorkerDied, cancel, mpi, task, wait_on
@@ -204,10 +205,7 @@ def test_a_world_killed_from_outside_fails_the_task(runtime: Runtime, gate: Gate
 
 
 def wait_for_the_end_of(processes: list[psutil.Process]) -> None:
-    until = time.monotonic() + 60
-    while any(alive(process) for process in processes) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not [process for process in processes if alive(process)]
+    eventually(lambda: not any(alive(process) for process in processes))
 
 
 def test_an_idle_world_that_is_killed_harms_nobody(runtime: Runtime) -> None:

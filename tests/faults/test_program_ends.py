@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conftest import wait_until
 from tests.faults.programs import Gate, Program, TaskSide, alive, gone, run, surroundings
+from tests.patience import eventually
 
 import penstock
 from penstock import task, wait_on
@@ -155,8 +155,7 @@ start().result()
         program.arrival()
         family = program.family()
         # A process that has just become another program has no command line for a moment.
-        wait_until(lambda: any("sleep" in process.cmdline() for process in family))
-        assert any("sleep" in process.cmdline() for process in family)
+        eventually(lambda: any("sleep" in process.cmdline() for process in family))
         program.signal(signal.SIGKILL)
         program.ends(within=2)
         gone(family, program)

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.own_place import user_environment
+from tests.patience import becomes
 
 import penstock
 from penstock.executors import disposable
@@ -85,13 +85,6 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def eventually(holds: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 60
-    while not (met := holds()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return bool(met)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_whatever_a_run_leaves_that_is_killed_while_it_starts_goes_with_the_next(place: Place, mode: str) -> None:
     whole = place.run(mode)
@@ -105,7 +98,7 @@ def test_whatever_a_run_leaves_that_is_killed_while_it_starts_goes_with_the_next
         left.update(place.left())
     assert left  # or this would test nothing
     assert place.run(mode).returncode == 0
-    assert eventually(lambda: not place.left()), place.left()
+    assert becomes(lambda: not place.left()), place.left()
 
 
 # --- what is swept, and what is not -----------------------------------------------------------------------------------
@@ -287,7 +280,7 @@ def test_a_fork_of_the_program_does_not_keep_its_directories(tmp_path: Path) -> 
         os.close(reader)
         assert sweep([str(tmp_path)]) == []
         let_go([str(directory)])
-        assert eventually(lambda: sweep([str(tmp_path)]))
+        assert becomes(lambda: sweep([str(tmp_path)]))
     finally:
         os.close(writer)
         os.waitpid(child, 0)

@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from tests.faults.layers import assert_sums, devices, layer, remains, start
 from tests.faults.programs import Program, gone, segments_in
 from tests.faults.test_store_full import needs_mounts
+from tests.patience import eventually
 
 import penstock
 from penstock import INOUT, constraint, io, task, wait_on
@@ -51,13 +51,6 @@ def size(count: int) -> str:
     return f"{count}B"
 
 
-def until(reached: Callable[[], Any], within: float = 60.0) -> None:
-    deadline = time.monotonic() + within
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def settled(runtime: penstock.Runtime) -> bool:
     """Whether no segment moves, and memory holds no more than it may."""
     penstock.barrier()
@@ -81,7 +74,7 @@ def test_dozens_of_arrays_and_chains_in_the_room_of_four(tmp_path: Path, mode: s
     assert wait_on([total(array) for array in chains]) == [(number + 3.0) * NUMBERS for number in range(24)]
     assert [float(wait_on(array)[7]) for array in updated] == [3.0 * index + 3 for index in range(8)]
     assert [float(array.result()[3]) for array in made] == [float(number) for number in range(24)]
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert_sums(runtime)
     assert devices(runtime)["fast"].stored <= 6 * SIZE
     assert mode == "inline" or len(segments_in(runtime.segments.memory_dir)) <= 4
@@ -101,7 +94,7 @@ def test_inputs_that_exceed_the_capacity_together_and_alone(tmp_path: Path, mode
     add(array, 1)
     add(array, 2)
     assert float(wait_on(array)[5]) == 3.0
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert_sums(runtime)
     penstock.stop()
     assert remains(tmp_path / "disk") == []
@@ -113,20 +106,20 @@ def test_a_place_named_by_the_user_on_a_layer_counts_as_that_layer(tmp_path: Pat
     runtime = start(disk, store_capacity=size(2 * SIZE), spill_dir=tmp_path / "disk" / "mine")
     arrays = [make(number) for number in range(6)]
     penstock.wait(arrays)
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert devices(runtime)["disk"].stored == 4 * SIZE
     assert len(segments_in(runtime.segments.spill_dir)) == 4
     assert total(*arrays).result() == 15.0 * NUMBERS
     del arrays
     gc.collect()
-    until(lambda: settled(runtime) and devices(runtime)["disk"].stored == 0)
+    eventually(lambda: settled(runtime) and devices(runtime)["disk"].stored == 0)
 
 
 def test_a_layer_without_room_is_passed_over(tmp_path: Path) -> None:
     runtime = start(layer("tiny", tmp_path / "tiny", capacity=size(SIZE // 2)), store_capacity=size(2 * SIZE))
     arrays = [make(number) for number in range(6)]
     penstock.wait(arrays)
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert devices(runtime)["tiny"].stored == 0
     assert len(segments_in(runtime.segments.spill_dir)) == 4
     assert wait_on([total(array) for array in arrays]) == [number * 1.0 * NUMBERS for number in range(6)]
@@ -156,14 +149,14 @@ def test_moves_wait_while_io_tasks_hold_the_whole_device(tmp_path: Path) -> None
     disk = layer("disk", tmp_path / "disk", bandwidth="1GB/s")
     runtime = start(disk, store_capacity=size(2 * SIZE))
     busy = occupy(str(tmp_path / "go"))
-    until(lambda: devices(runtime)["disk"].free_bandwidth == 0)
+    eventually(lambda: devices(runtime)["disk"].free_bandwidth == 0)
     arrays = [make(number) for number in range(3)]
     penstock.wait(arrays)
     assert not devices(runtime)["disk"].moves
     assert len(segments_in(runtime.segments.memory_dir)) == 3
     (tmp_path / "go").touch()
     assert busy.result() == 1
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert len(segments_in(runtime.segments.memory_dir)) == 2
     assert devices(runtime)["disk"].free_bandwidth == 1e9
 
@@ -180,10 +173,10 @@ def test_a_worker_killed_over_restored_data_is_replaced_and_the_task_repeated(tm
     runtime = start(layer("disk", tmp_path / "disk"), store_capacity=size(SIZE))
     arrays = [make(number) for number in range(4)]
     penstock.wait(arrays)
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     futures = [end_this_process_once(array, str(tmp_path / f"m{n}")) for n, array in enumerate(arrays)]
     assert wait_on(futures) == [number * 1.0 * NUMBERS for number in range(4)]
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert_sums(runtime)
 
 
@@ -192,12 +185,12 @@ def test_a_task_cancelled_while_it_waits_for_a_slow_restore(tmp_path: Path) -> N
     runtime = start(slow, store_capacity=size(SIZE))
     first, second = make(1), make(2)
     penstock.wait([first, second])
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     waiting = [total(first), total(second)]
     assert any(future.cancel() for future in waiting)
     assert [future.cancelled() or future.result() > 0 for future in waiting] == [True, True]
     assert total(first, second).result() == 3.0 * NUMBERS
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert_sums(runtime)
 
 
@@ -207,7 +200,7 @@ def test_a_run_that_ends_in_the_middle_of_a_spill_leaves_nothing(tmp_path: Path,
     runtime = start(slow, store_capacity=size(2 * SIZE))
     arrays = [make(number) for number in range(8)]
     penstock.wait(arrays)
-    until(lambda: devices(runtime)["slow"].moves)
+    eventually(lambda: devices(runtime)["slow"].moves)
     began = time.monotonic()
     runtime.stop(abort=abort)
     assert time.monotonic() - began < 15  # what is left to move would take longer
@@ -241,7 +234,7 @@ signal.pause()
         program.process.kill()
         program.ends(within=5)
         gone([], program)
-        until(lambda: not os.listdir(tmp_path / "disk"))
+        eventually(lambda: not os.listdir(tmp_path / "disk"))
 
 
 def test_what_moved_is_in_the_log(tmp_path: Path) -> None:
@@ -251,7 +244,7 @@ def test_what_moved_is_in_the_log(tmp_path: Path) -> None:
     runtime = start(layer("disk", tmp_path / "disk"), store_capacity=size(2 * SIZE), run_dir=run, keep_run_dir="always")
     arrays = [make(number) for number in range(6)]
     penstock.wait(arrays)
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert [total(array).result() for array in arrays] == [number * SIZE / 8 for number in range(6)]
     penstock.stop()
     kinds = [(type(record).__name__, getattr(record, "layer", "")) for record in read_log(str(run / "events.jsonl"))]
@@ -266,7 +259,7 @@ def test_what_cannot_be_restored_is_computed_again(tmp_path: Path, mode: str, da
     arrays = [make(number) for number in range(6)]
     sums = [plus(array, 1) for array in arrays]
     penstock.wait(sums)
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     folders = [Path(folder) for folder in runtime.segments.spill_dirs]
     spilled = [path for folder in folders if folder.exists() for path in folder.glob("s*")]
     assert len(spilled) == 10
@@ -279,7 +272,7 @@ def test_what_cannot_be_restored_is_computed_again(tmp_path: Path, mode: str, da
             path.write_bytes(content)
     assert wait_on([total(array) for array in sums]) == [(number + 1.0) * NUMBERS for number in range(6)]
     assert [float(array.result()[0]) for array in arrays] == [float(number) for number in range(6)]
-    until(lambda: settled(runtime))
+    eventually(lambda: settled(runtime))
     assert_sums(runtime)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.behaviour.modes import Gate
-from tests.conftest import wait_until
 from tests.faults.layers import layer, start
+from tests.patience import eventually
 from tests.unit.engine_rig import BOOM, Rig, call, spec
 
 import penstock
@@ -51,7 +51,7 @@ def test_tasks_that_wait_for_workers_which_never_start_are_explained(
         said.extend(line for line in capfd.readouterr().err.splitlines() if "nothing has moved" in line)
         return len(said) >= 2
 
-    wait_until(is_said_twice)
+    eventually(is_said_twice)
     assert asked and len(said) >= 2
     assert "8 save wait for a learning phase on disk (which waits for I/O workers of" in said[0]
     runtime.driver.post(Warmed(runtime.machine.hostname))
@@ -75,7 +75,7 @@ def test_workers_whose_setup_does_not_end_are_explained(tmp_path: Path, capfd: p
             return bool(said)
 
         try:
-            wait_until(is_said)
+            eventually(is_said)
         finally:
             gate.release_everybody()
         assert "1 nap waits for a worker process to start" in said[0]

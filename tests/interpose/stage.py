@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.own_place import memory_dir
+from tests.patience import PATIENCE
 
 from penstock.streaming.language.workflow import parse_workflow
 from penstock.streaming.native import interposer_path
@@ -28,7 +29,6 @@ from penstock.streaming.rules.blob import compiled
 from penstock.streaming.table import Table
 from penstock.streaming.table_records import AppState, Flag, Info, ServerState, WaitKind
 
-PATIENCE = 60.0
 PUPPET = Path(__file__).parent / "puppet.py"
 
 RULES = """

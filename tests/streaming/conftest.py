@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.streaming.flows import Flow, eventually
+from tests.patience import eventually
+from tests.streaming.flows import Flow
 
 
 @pytest.fixture

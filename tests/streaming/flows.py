@@ -7,12 +7,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-#: seconds after which something hangs, also on a busy machine
-PATIENCE = 60.0
+from tests.patience import PATIENCE
 
 #: writes lines, one at a time
 PRODUCER = """
@@ -106,14 +103,6 @@ class Ended:
     def expect(self, status: int = 0) -> Ended:
         assert self.status == status, f"exit status {self.status}\n{self.out}\n{self.err}"
         return self
-
-
-def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:
-    """Wait for something that another process does."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def once(path: Path, patience: float = PATIENCE / 3) -> str:

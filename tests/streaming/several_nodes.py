@@ -25,7 +25,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.own_place import memory_dir
-from tests.streaming.flows import PATIENCE, Ended, eventually
+from tests.patience import PATIENCE, eventually
+from tests.streaming.flows import Ended
 
 from penstock.streaming.native import interposer_path
 

@@ -7,7 +7,8 @@ import signal
 import time
 
 import pytest
-from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually
+from tests.patience import eventually
+from tests.streaming.flows import EXPECTED, PAIR, Flow
 
 from penstock.errors import ConfigError
 from penstock.streaming.batch import batch_order

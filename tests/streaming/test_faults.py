@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.own_place import memory_dir
-from tests.streaming.flows import EXPECTED, PAIR, PATIENCE, Ended, Flow, eventually
+from tests.patience import PATIENCE, eventually
+from tests.streaming.flows import EXPECTED, PAIR, Ended, Flow
 
 ENDLESS = PAIR.replace("20 0.01", "100000 0.002")
 

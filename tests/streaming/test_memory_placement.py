@@ -8,7 +8,8 @@ from pathlib import Path
 
 import psutil
 from tests.own_place import memory_dir
-from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually, once
+from tests.patience import eventually
+from tests.streaming.flows import EXPECTED, PAIR, Flow, once
 
 KEEPING = PAIR.replace('name = "pair"', 'name = "pair"\npermanent = ["copy.txt"]', 1)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.own_place import memory_dir
-from tests.streaming.flows import eventually
+from tests.patience import eventually
 from tests.streaming.several_nodes import (
     Cluster,
     ended,

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.streaming.flows import EXPECTED, PAIR, Flow, eventually, once
+from tests.patience import eventually
+from tests.streaming.flows import EXPECTED, PAIR, Flow, once
 
 from penstock.observe import records
 from penstock.observe.log import read_log

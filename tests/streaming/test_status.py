@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.streaming.flows import EXPECTED, PAIR, Ended, Flow, eventually, once
+from tests.patience import eventually
+from tests.streaming.flows import EXPECTED, PAIR, Ended, Flow, once
 
 from penstock.cli.stream_view import edge_table, status_tables
 from penstock.streaming.status import EdgeStatus, FileStatus, Status, StepStatus

@@ -83,11 +83,3 @@ class Child:
         self.kill()
         os.waitpid(self.pid, 0)
         raise AssertionError(f"a process did not end within {seconds} s")
-
-
-def until(what: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition that another process brings about."""
-    limit = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < limit, "it did not happen"
-        time.sleep(0.001)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.patience import eventually
 
 from penstock.errors import ConfigError
 from penstock.executors.emulation import EmulatedDevice, from_layers, install, uninstall
@@ -102,13 +103,6 @@ def assert_measures(measure: Callable[[], list[float]], expected: list[float]) -
     assert measured[-1] == pytest.approx(expected, rel=0.15), measured
 
 
-def wait_until(condition: Callable[[], bool], patience: float = 60.0) -> None:
-    deadline = time.monotonic() + patience
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert condition()
-
-
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
@@ -161,9 +155,9 @@ def test_a_stream_counts_while_it_transfers_and_shortly_after(make_device: Calla
     second.close()
     assert device.active_streams() == 1
     first.transfer(1)
-    wait_until(lambda: device.active_streams() == 0)
+    eventually(lambda: device.active_streams() == 0)
     # Unless this process was held up in between for longer than a stream counts.
-    wait_until(lambda: (first.transfer(1), device.active_streams())[1] == 1)
+    eventually(lambda: (first.transfer(1), device.active_streams())[1] == 1)
     first.close()
     assert device.active_streams() == 0
 
@@ -172,7 +166,7 @@ def test_rest_earns_no_credit(make_device: Callable[..., EmulatedDevice]) -> Non
     device = make_device()
     with device.stream() as stream:
         stream.transfer(MB // 10)
-        wait_until(lambda: device.active_streams() == 0)
+        eventually(lambda: device.active_streams() == 0)
         assert seconds(lambda: stream.transfer(2 * MB)) > 0.19
 
 
@@ -221,7 +215,7 @@ def test_an_interrupted_transfer_does_not_count_for_ever(make_device: Callable[.
             stream.transfer(100 * MB)
     finally:
         signal.signal(signal.SIGALRM, previous)
-    wait_until(lambda: device.active_streams() == 0)
+    eventually(lambda: device.active_streams() == 0)
 
 
 @pytest.mark.parametrize("call", ["open", "read"])

@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.patience import PATIENCE
 
 from penstock.executors.output import CHUNK, OutputRelay
 from penstock.executors.task_streams import END_OF_TASK
-
-PATIENCE = 60.0
 
 pytestmark = pytest.mark.leaks
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from tests.contracts.persistent_store import PersistentStoreContract, content
+from tests.patience import becomes
 
 from penstock.errors import ConfigError, MissingObject, StorageError, StoreFull, StoreUnreachable
 from penstock.persistent.local import LocalStore
@@ -455,9 +456,9 @@ def test_servers_end_with_whoever_is_killed(victim: str) -> None:
     assert program.stdout is not None
     folder, keeper, *pids = program.stdout.readline().split()
     os.kill(program.pid if victim == "program" else int(keeper), signal.SIGKILL)
-    assert _until(lambda: not any(_runs(int(pid)) for pid in pids))
+    assert becomes(lambda: not any(_runs(int(pid)) for pid in pids))
     if victim == "program":
-        assert _until(lambda: not os.path.exists(folder))
+        assert becomes(lambda: not os.path.exists(folder))
     else:
         __import__("shutil").rmtree(folder)
     program.kill()
@@ -470,13 +471,6 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def _until(reached: Any) -> bool:
-    deadline = time.monotonic() + 60
-    while not reached() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return bool(reached())
 
 
 def test_a_missing_object_is_a_key_error_with_a_plain_message() -> None:

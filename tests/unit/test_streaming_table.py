@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.patience import eventually
 from tests.unit.table_program import Program
-from tests.unit.table_rig import LAST, MAKE, RULES, USE, Child, shared_table, until
+from tests.unit.table_rig import LAST, MAKE, RULES, USE, Child, shared_table
 
 from penstock.errors import ConfigError, InternalError
 from penstock.streaming import table as table_module
@@ -62,7 +63,7 @@ def test_a_reader_is_woken_by_the_write_it_waits_for(table: Table) -> None:
         return error
 
     reader = Child(wait)
-    until(lambda: sleeper(table, WaitKind.RANGE))
+    eventually(lambda: sleeper(table, WaitKind.RANGE))
     writer.wrote("out-stream", 0, 99)
     time.sleep(0.3)  # its naps are 200 ms by now, and 99 bytes are not 100
     assert sleeper(table, WaitKind.RANGE)
@@ -86,7 +87,7 @@ def test_a_fast_writer_does_not_wake_its_reader_per_record(table: Table) -> None
         return min(98, (resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - asleep) * 100 // records)
 
     reader = Child(read)
-    until(lambda: sleeper(table, WaitKind.RANGE))
+    eventually(lambda: sleeper(table, WaitKind.RANGE))
     for i in range(records):
         written(slot, i * size, (i + 1) * size)
     assert reader.result() <= 10, "percent of records it slept for"
@@ -103,7 +104,7 @@ def test_a_slow_record_is_delivered_at_once(table: Table) -> None:
     reader = Child(read)
     began = time.monotonic()
     for i in range(20):
-        until(lambda i=i: any(wait.start == i * 10 for wait in table.waits()))  # type: ignore[misc]
+        eventually(lambda i=i: any(wait.start == i * 10 for wait in table.waits()))  # type: ignore[misc]
         writer.wrote("out-stream", i * 10, i * 10 + 10)
     assert reader.result() == 0
     assert time.monotonic() - began < 15
@@ -115,7 +116,7 @@ def test_readers_of_parts_wait_for_their_parts(table: Table) -> None:
     writer.opened("out-stream")
     first = Child(lambda: Program(table, USE).wait_range("out-stream", 0, 1000))
     second = Child(lambda: Program(table, LAST).wait_range("out-stream", 5000, 6000))
-    until(lambda: len(table.waits()) == 2)
+    eventually(lambda: len(table.waits()) == 2)
     writer.wrote("out-stream", 5500, 6000)
     writer.wrote("out-stream", 5000, 5500)
     assert second.result() == 0
@@ -128,14 +129,14 @@ def test_birth_close_and_end_wake(table: Table) -> None:
     writer = Program(table, MAKE)
     born = Child(lambda: Program(table, USE).wait_born("out-closed"))
     final = Child(lambda: Program(table, USE).wait_committed("out-closed"))
-    until(lambda: len(table.waits()) == 2)
+    eventually(lambda: len(table.waits()) == 2)
     holding = writer.opened("out-closed")
     assert born.result() == 0
     assert sleeper(table, WaitKind.COMMITTED)
     writer.closed(holding)
     assert final.result() == 0
     missing = Child(lambda: Program(table, USE).wait_born("out-never"))
-    until(lambda: sleeper(table, WaitKind.BORN))
+    eventually(lambda: sleeper(table, WaitKind.BORN))
     table.app_over(MAKE, AppState.OVER)
     assert missing.result() == 0
     writer.opened("out-plain")
@@ -163,7 +164,7 @@ def test_a_listing_streams_in_order_of_birth_and_ends_at_the_count(table: Table)
     writer.born("out-dir", Born.DIRECTORY)
     with os.fdopen(read) as lines:
         for name in names:
-            until(lambda: sleeper(table, WaitKind.ENTRY))
+            eventually(lambda: sleeper(table, WaitKind.ENTRY))
             writer.closed(writer.opened(name))
             assert lines.readline() == name + "\n"
     assert reader.result() == 0
@@ -179,7 +180,7 @@ def test_the_reader_of_a_failed_producer_is_told_who_and_how(table: Table, capfd
     writer.opened("out-stream")
     writer.wrote("out-stream", 0, 10)
     reader = Child(lambda: Program(table, USE).wait_range("out-stream", 0, 20))
-    until(lambda: sleeper(table, WaitKind.RANGE))
+    eventually(lambda: sleeper(table, WaitKind.RANGE))
     table.app_over(MAKE, AppState.FAILED, "was killed by SIGKILL")
     assert reader.result() == errno.EIO
     said = capfd.readouterr().err
@@ -211,7 +212,7 @@ def test_a_dead_server_is_noticed_within_seconds(table: Table, capfd: pytest.Cap
     server = Child(serve)
     os.read(seen, 1)  # before that, nobody is missed
     reader = Child(lambda: Program(table, USE).wait_committed("out-closed"))
-    until(lambda: sleeper(table, WaitKind.COMMITTED))
+    eventually(lambda: sleeper(table, WaitKind.COMMITTED))
     os.close(seen)
     os.close(serving)
     server.kill()  # and not waited for: a zombie does not serve either
@@ -224,7 +225,7 @@ def test_a_dead_server_is_noticed_within_seconds(table: Table, capfd: pytest.Cap
 
 def test_an_aborted_workflow_lets_nobody_wait(table: Table, capfd: pytest.CaptureFixture[str]) -> None:
     reader = Child(lambda: Program(table, USE).wait_born("out-x"))
-    until(lambda: sleeper(table, WaitKind.BORN))
+    eventually(lambda: sleeper(table, WaitKind.BORN))
     table.abort("step make ended with status 3")
     assert reader.result() == errno.EIO
     assert "step make ended with status 3" in capfd.readouterr().err
@@ -241,7 +242,7 @@ def test_signals_interrupt_as_they_do_read(table: Table, restarts: bool, expecte
         return Program(table, USE).wait_committed("out-closed")
 
     reader = Child(wait)
-    until(lambda: sleeper(table, WaitKind.COMMITTED))
+    eventually(lambda: sleeper(table, WaitKind.COMMITTED))
     for _ in range(20):  # one that comes just before the sleep is not noticed, as with read
         reader.kill(signal.SIGUSR1)
         time.sleep(0.005)
@@ -274,7 +275,7 @@ def test_a_record_that_was_claimed_and_never_written_is_passed_over(table: Table
     table.code.psx_claim_record()
     Program(table, MAKE)
     records = []
-    until(lambda: records.extend(table.drain()) or records)
+    eventually(lambda: records.extend(table.drain()) or records)
     assert [record.kind for record in records] == [Note.HELLO]
     assert table.overflowed()
 
@@ -370,7 +371,7 @@ def test_a_child_that_is_slower_than_its_makers_death_is_not_forgotten(table: Ta
 
     child = Child(make).result() - 1
     assert [p.state for p in table.processes() if p.process == child] == [ProcessState.STARTING]
-    until(lambda: all(p.process != child for p in table.processes()))  # it never came
+    eventually(lambda: all(p.process != child for p in table.processes()))  # it never came
 
 
 # --- the kernel's witness ---------------------------------------------------------------------------------------------
@@ -387,7 +388,7 @@ def test_bytes_of_a_writer_without_the_library_are_seen(table: Table, tmp_path: 
             return Program(table, USE).wait_range("out-stream", 0, 8192, own.fileno())
 
         reader = Child(wait)
-        until(lambda: sleeper(table, WaitKind.RANGE))
+        eventually(lambda: sleeper(table, WaitKind.RANGE))
         time.sleep(0.1)
         assert sleeper(table, WaitKind.RANGE)
         out.write(b"x" * 8192)
@@ -403,7 +404,7 @@ def test_the_kernel_is_not_believed_about_pages_known_in_part(table: Table, tmp_
     writer.wrote("out-stream", 1000, 2000)
     with open(file, "rb") as own:
         reader = Child(lambda: Program(table, USE).wait_range("out-stream", 3000, 4000, own.fileno()))
-        until(lambda: sleeper(table, WaitKind.RANGE))
+        eventually(lambda: sleeper(table, WaitKind.RANGE))
         time.sleep(0.1)
         assert sleeper(table, WaitKind.RANGE)  # the writer may be about to write there
         writer.closed(holding)
@@ -412,7 +413,7 @@ def test_the_kernel_is_not_believed_about_pages_known_in_part(table: Table, tmp_
         writer.wrote("out-stream", 3000, 4000)
         assert reader.result() == 0
         reader = Child(lambda: Program(table, USE).wait_range("out-stream", 0, 2000, own.fileno()))
-        until(lambda: sleeper(table, WaitKind.RANGE))
+        eventually(lambda: sleeper(table, WaitKind.RANGE))
         time.sleep(0.1)
         assert sleeper(table, WaitKind.RANGE)
         writer.wrote("out-stream", 0, 1000)
@@ -423,7 +424,7 @@ def test_a_file_of_an_earlier_run_is_not_born(tmp_path: Path) -> None:
     (tmp_path / "out-x").write_bytes(b"old")
     with shared_table(tmp_path) as table:
         reader = Child(lambda: Program(table, USE).wait_born("out-x"))
-        until(lambda: sleeper(table, WaitKind.BORN))
+        eventually(lambda: sleeper(table, WaitKind.BORN))
         time.sleep(0.05)
         assert sleeper(table, WaitKind.BORN)
         (tmp_path / "out-x").write_bytes(b"new")
@@ -442,7 +443,7 @@ def test_a_writer_too_far_ahead_waits_for_its_reader(tmp_path: Path) -> None:
         assert writer.ask(WaitKind.ROOM, "out-stream", 0, 900) == 0
         writer.wrote("out-stream", 0, 900)
         ahead = Child(lambda: Program(table, MAKE).wait_room("out-stream", 900, 1400))
-        until(lambda: sleeper(table, WaitKind.ROOM))
+        eventually(lambda: sleeper(table, WaitKind.ROOM))
         reader.consumed("out-stream", 500)
         assert ahead.result() == 0
         assert writer.ask(WaitKind.ROOM, "out-stream", 1400, 1600) == -1

@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from tests.patience import PATIENCE
 from tests.streaming.matrix.kinds import Program, Rule
 
 from penstock.executors.mpi_runner import find_runner
@@ -25,7 +26,13 @@ __all__ = ["Lane", "batch", "programs_folder", "runnable", "stream_run", "stream
 
 ROOT = Path(__file__).parents[3]
 SOURCES = Path(__file__).parent / "programs"
-PATIENCE = 60.0
+#: by suffix, up to where the result goes
+COMPILERS = {
+    ".c": ("gcc", "-O1", "-pthread", "-o"),
+    ".cpp": ("g++", "-O1", "-o"),
+    ".f90": ("gfortran", "-O1", "-o"),
+    ".java": ("javac", "-d"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +73,12 @@ def there(need: str) -> bool:
 
 
 def programs_folder() -> Path:
-    """Where the compiled programs are: compiled once, whoever comes first, and kept until a source changes."""
-    sources = sorted(path for path in SOURCES.iterdir() if path.suffix in (".c", ".cpp", ".f90", ".java"))
+    """Where the compiled programs are: compiled once, whoever comes first, and kept until a source changes.
+
+    A compiler that was installed since counts as such a change.
+    """
+    compiled = {suffix for suffix, (compiler, *_) in COMPILERS.items() if there(compiler)}
+    sources = sorted(path for path in SOURCES.iterdir() if path.suffix in compiled)
     known = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = ROOT / "build" / f"streaming-programs-{known}"
     if not folder.exists():
@@ -82,15 +93,12 @@ def programs_folder() -> Path:
 
 
 def _compile(sources: list[Path], folder: Path) -> None:
-    compilers = {".c": ["gcc", "-O1", "-pthread"], ".cpp": ["g++", "-O1"], ".f90": ["gfortran", "-O1"]}
-    running = []
+    classes = [str(source) for source in sources if source.suffix == ".java"]
+    commands = [[*COMPILERS[".java"], str(folder), *classes]] if classes else []
     for source in sources:
-        command = compilers.get(source.suffix)
-        if command and shutil.which(command[0]):
-            running.append(subprocess.Popen([*command, str(source), "-o", str(folder / source.stem)]))
-    if shutil.which("javac"):
-        classes = [str(source) for source in sources if source.suffix == ".java"]
-        running.append(subprocess.Popen(["javac", "-d", str(folder), *classes]))
+        if source.suffix != ".java":
+            commands.append([*COMPILERS[source.suffix], str(folder / source.stem), str(source)])
+    running = [subprocess.Popen(command) for command in commands]
     assert all(process.wait(timeout=100) == 0 for process in running), "the programs do not compile"
 
 

@@ -134,6 +134,13 @@ PS_HIDDEN int ps_await_path(int dirfd, const char *path, enum ps_need need, bool
 static inline uint32_t ps_flags_of(uint32_t slot) {
     return atomic_load_explicit(&ps_slot(slot)->flags, memory_order_acquire);
 }
+static inline uint64_t ps_nanoseconds(const struct timespec *time) {
+    return time->tv_sec < 0 ? 0 : (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
+}
+/* Whether a file was made or changed since the run began; an earlier run left it otherwise. */
+static inline bool ps_of_this_run(const struct stat *found) {
+    return ps_nanoseconds(&found->st_mtim) > ps->started_ns && ps_nanoseconds(&found->st_ctim) > ps->started_ns;
+}
 static inline int ps_fail(int error) {
     errno = error;
     return -1;
@@ -147,7 +154,7 @@ enum ps_description_flags {
     PS_D_APPENDS = 1u << 2,
     PS_D_WAITS = 1u << 3,     /* of a consumer: reads wait */
     PS_D_SHARED = 1u << 4,    /* somebody else moves the offset too: ask the kernel for it */
-    PS_D_INHERITED = 1u << 5, /* the holding came from another process and was not written through yet */
+    PS_D_IDLE = 1u << 5,      /* of another process, or found a file that was there; not written through yet */
     PS_D_FOREIGN = 1u << 6,   /* written by an app that is no producer of it */
     PS_D_PLAIN = 1u << 7,     /* below a managed directory, nothing to track */
 };
@@ -234,6 +241,8 @@ PS_HIDDEN ssize_t ps_write_body(struct ps_description *d, struct ps_transfer *t)
 PS_HIDDEN void ps_note_unseen(struct ps_description *d, int fd);
 PS_HIDDEN ssize_t ps_write_flat(const struct ps_transfer *t);
 PS_HIDDEN void ps_note_written(struct ps_description *d, uint64_t start, uint64_t end);
+/* Something of the file is about to differ from what was there, at `at` or beyond. */
+PS_HIDDEN void ps_note_touched(struct ps_description *d, uint64_t at);
 
 PS_HIDDEN FILE *ps_stream_over(int fd, const char *mode); /* wrap_stdio.c */
 PS_HIDDEN bool ps_stream_is_ours(const FILE *file);

@@ -54,9 +54,11 @@ static struct ps_description *adopted_already(const struct adoption *a, uint32_t
     return NULL;
 }
 
-/* A file that a program outside the library opened for us (a plain shell's `> file`) is born with what it has. */
+/* A file that a program outside the library opened for us (a plain shell's `> file`) is born with what it has, unless an
+ * earlier run left it and nobody has changed it since. */
 static void born_elsewhere(uint32_t slot, const struct stat *found) {
     bool known = ps_flags_of(slot) & PS_BORN;
+    if (!known && !ps_of_this_run(found)) return;
     ps_born(slot, ps_self_app, PS_A_FILE);
     if (!known && found->st_size > 0) ps_written(slot, 0, (uint64_t)found->st_size);
 }
@@ -94,7 +96,7 @@ static void adopt(struct adoption *a, int fd) {
     if (!d) return;
     atomic_fetch_or(&d->flags, PS_D_SHARED);
     if (d->flags & PS_D_WRITES) {
-        atomic_fetch_or(&d->flags, PS_D_INHERITED);
+        atomic_fetch_or(&d->flags, PS_D_IDLE);
         born_elsewhere(slot, &found);
         a->slots[a->n] = slot;
         a->fds[a->n] = fd;
@@ -111,7 +113,9 @@ static void adopt_as(int fd, uint32_t slot, int flags, const struct stat *found)
         struct ps_quiet quiet;
         ps_quiet_begin(&quiet);
         born_elsewhere(slot, found);
-        d->holding = ps_writer_opened(ps_self, slot, ps_self_app, false);
+        bool untouched = !(ps_flags_of(slot) & PS_BORN);
+        d->holding = ps_writer_opened(ps_self, slot, ps_self_app, untouched ? PS_OPENED_FOUND : 0);
+        if (untouched) atomic_fetch_or(&d->flags, PS_D_IDLE);
         ps_quiet_end(&quiet);
     }
     ps_descriptor_set(fd, d);
@@ -169,7 +173,7 @@ uint32_t ps_child_before(void) {
 static void inherit(struct ps_description *d, void *context) {
     (void)context;
     atomic_store(&d->owner, 0); /* of a thread that stayed behind */
-    if (d->holding != PS_NONE) atomic_fetch_or(&d->flags, PS_D_INHERITED);
+    if (d->holding != PS_NONE) atomic_fetch_or(&d->flags, PS_D_IDLE);
 }
 
 void ps_child_is_me(uint32_t child) {

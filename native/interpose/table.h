@@ -176,7 +176,7 @@ enum ps_slot_flags {
     PS_SPARSE = 1u << 5,     /* has extents beyond `solid` */
     PS_MAPPED = 1u << 6,     /* a writer holds a shared writable mapping: only commit counts */
     PS_READS_BACK = 1u << 7, /* a consumer went backwards: nothing is punched, no writer is held */
-    PS_REMOVED = 1u << 8,    /* was born and is gone again */
+    PS_REMOVED = 1u << 8,    /* was there, of this run or an earlier one, and is gone */
     PS_MOVED = 1u << 9,      /* renamed: state lives in `moved_to` (ps_now) */
     PS_LINKED = 1u << 10,    /* in its parent's list of entries */
     PS_COUNTED = 1u << 11,   /* counted in its parent's `entries` */
@@ -270,8 +270,10 @@ struct ps_process { /* 1 KiB; the first block of holdings is inside */
     _Atomic uint32_t held[PS_HELD]; /* slot + 1 | PS_HELD_* ; 0 = free */
     uint32_t reserved3[54];
 };
-#define PS_HELD_INHERITED 0x80000000u /* came by fork: its close counts only once it was written through */
-#define PS_HELD_WRITTEN 0x40000000u
+/* Came by fork, or opened a file that was there: its close counts only once it was written through. */
+#define PS_HELD_INHERITED 0x80000000u
+#define PS_HELD_FOUND 0x40000000u
+#define PS_HELD_WRITTEN 0x20000000u
 
 struct ps_block { /* more holdings of a process with many files open */
     _Atomic uint32_t next;
@@ -417,10 +419,15 @@ PS_API void ps_linked(uint32_t from, uint32_t to, uint32_t app);  /* after link(
 
 /* One holding per open file description and process that may write; returns its handle, PS_NONE if `app` is no
  * producer (then nothing is counted; note PS_FOREIGN_WRITER at its first write) or there is no room.
- * If the file has no declared producer, `app` becomes one. `truncated`: opened with O_TRUNC or just created;
- * otherwise call ps_written(slot, 0, size) for the bytes that were there. Implies ps_born. */
-PS_API uint32_t ps_writer_opened(uint32_t process, uint32_t slot, uint32_t app, bool truncated);
-PS_API void ps_writer_wrote(uint32_t process, uint32_t holding);  /* once per inherited holding, at its first write */
+ * If the file has no declared producer, `app` becomes one. Implies ps_born, unless the file was there and nothing of it
+ * has changed yet: then ps_writer_wrote does, at the first write. */
+enum ps_opening {
+    PS_OPENED_EMPTY = 1, /* with O_TRUNC, or just created */
+    PS_OPENED_FOUND = 2, /* was there, perhaps of an earlier run, and is as it was */
+};
+PS_API uint32_t ps_writer_opened(uint32_t process, uint32_t slot, uint32_t app, unsigned how);
+/* Once per holding that was inherited or found a file, at its first write or truncation. */
+PS_API void ps_writer_wrote(uint32_t process, uint32_t holding, uint32_t slot, uint32_t app);
 PS_API void ps_writer_closed(uint32_t process, uint32_t holding); /* the last duplicate in this process is gone */
 PS_API uint32_t ps_held_slot(uint32_t process, uint32_t holding); /* PS_NONE if free */
 

@@ -97,7 +97,11 @@ static bool listed_by_others(const struct ps_slot *s, uint32_t app) {
 void ps_removed(uint32_t slot, uint32_t app) {
     slot = ps_now(slot);
     struct ps_slot *s = ps_slots + slot;
-    if (!(atomic_load(&s->flags) & PS_BORN) || !ps_lock(&ps->mutex)) return;
+    if (!(atomic_load(&s->flags) & PS_BORN)) { /* of an earlier run */
+        ps_raise_flags(s, PS_REMOVED);
+        return;
+    }
+    if (!ps_lock(&ps->mutex)) return;
     uint32_t parent = s->parent;
     bool missed = (ps_producers(s) >> app & 1u) && listed_by_others(s, app);
     ps_forget_entry_locked(slot);

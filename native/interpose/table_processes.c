@@ -49,7 +49,9 @@ static void count_writer(uint32_t slot) {
     ps_unlock(ps_stripe(slot));
 }
 
-static uint32_t slot_of(uint32_t value) { return (value & ~(PS_HELD_INHERITED | PS_HELD_WRITTEN)) - 1; }
+static uint32_t slot_of(uint32_t value) {
+    return (value & ~(PS_HELD_INHERITED | PS_HELD_FOUND | PS_HELD_WRITTEN)) - 1;
+}
 
 /* Whether the process that this one inherited the description from has it still: one opening is one close, however many
  * write through it, and the opener's is the last. What was written through it here counts as written there. */
@@ -63,11 +65,11 @@ static bool held_by_parent(const struct ps_process *p, uint32_t handle, uint32_t
     return false;
 }
 
-/* `orderly`: by a close or an exit. One that was inherited and never written through is let go in order in any case, and
- * never counts. */
+/* `orderly`: by a close or an exit. One that was inherited, or found a file, and never written through is let go in order
+ * in any case, and never counts. */
 static void release(const struct ps_process *p, uint32_t handle, _Atomic uint32_t *place, bool orderly) {
     uint32_t value = atomic_exchange(place, 0);
-    bool idle = (value & PS_HELD_INHERITED) && !(value & PS_HELD_WRITTEN);
+    bool idle = (value & (PS_HELD_INHERITED | PS_HELD_FOUND)) && !(value & PS_HELD_WRITTEN);
     if (value) ps_let_go(slot_of(value), orderly || idle, orderly && !idle && !held_by_parent(p, handle, value));
 }
 
@@ -79,24 +81,39 @@ static void release_all(uint32_t process, bool orderly) {
 
 /* ---- writers --------------------------------------------------------------------------------------------------- */
 
-uint32_t ps_writer_opened(uint32_t process, uint32_t slot, uint32_t app, bool truncated) {
+static bool is_foreign(const struct ps_slot *s, uint32_t app) {
+    return (atomic_load(&s->flags) & PS_DECLARED) && !(atomic_load(&s->producers) >> app & 1u);
+}
+
+/* The file is one of this run now. */
+static void made_by(uint32_t slot, uint32_t app) {
+    struct ps_slot *s = ps_slots + slot;
+    ps_born(slot, app, PS_A_FILE);
+    if (!is_foreign(s, app) && !(atomic_load(&s->producers) >> app & 1u))
+        atomic_fetch_or(&s->producers, UINT64_C(1) << app);
+}
+
+uint32_t ps_writer_opened(uint32_t process, uint32_t slot, uint32_t app, unsigned how) {
     slot = ps_now(slot);
     struct ps_slot *s = ps_slots + slot;
-    bool foreign = (atomic_load(&s->flags) & PS_DECLARED) && !(atomic_load(&s->producers) >> app & 1u);
-    if (foreign && !truncated) return PS_NONE;
+    bool foreign = is_foreign(s, app);
+    if (foreign && !(how & PS_OPENED_EMPTY)) return PS_NONE;
     if (!foreign) count_writer(slot);
-    ps_born(slot, app, PS_A_FILE);
-    if (!foreign && !(atomic_load(&s->producers) >> app & 1u)) atomic_fetch_or(&s->producers, UINT64_C(1) << app);
-    if (truncated && (atomic_load(&s->solid) || (atomic_load(&s->flags) & PS_SPARSE))) ps_truncated(slot, 0);
+    if (!(how & PS_OPENED_FOUND)) made_by(slot, app);
+    if (how & PS_OPENED_EMPTY && (atomic_load(&s->solid) || (atomic_load(&s->flags) & PS_SPARSE))) ps_truncated(slot, 0);
     if (foreign) return PS_NONE;
-    uint32_t handle = process == PS_NONE ? PS_NONE : hold(process, slot + 1);
+    uint32_t found = how & PS_OPENED_FOUND ? PS_HELD_FOUND : 0;
+    uint32_t handle = process == PS_NONE ? PS_NONE : hold(process, (slot + 1) | found);
     if (handle == PS_NONE) ps_let_go(slot, false, false);
     return handle;
 }
 
-void ps_writer_wrote(uint32_t process, uint32_t holding) {
-    _Atomic uint32_t *place = holding == PS_NONE ? NULL : holding_at(process_at(process), holding, false);
+void ps_writer_wrote(uint32_t process, uint32_t holding, uint32_t slot, uint32_t app) {
+    bool held = process != PS_NONE && holding != PS_NONE;
+    _Atomic uint32_t *place = held ? holding_at(process_at(process), holding, false) : NULL;
     if (place && *place) atomic_fetch_or(place, PS_HELD_WRITTEN);
+    slot = ps_now(slot);
+    if (!(atomic_load(&ps_slots[slot].flags) & PS_REMOVED)) made_by(slot, app); /* else it has no name to be seen by */
 }
 
 void ps_writer_closed(uint32_t process, uint32_t holding) {

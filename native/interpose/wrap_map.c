@@ -71,7 +71,10 @@ PS_WRAPS void *mmap(void *hint, size_t bytes, int protection, int flags, int fd,
         if (error) return no_mapping(error);
     }
     bool writes = d && d->flags & PS_D_WRITES && flags & MAP_SHARED; /* mprotect may come later */
-    if (writes) ps_set_flags(ps_now(d->slot), PS_MAPPED, 0);
+    if (writes) {
+        if (protection & PROT_WRITE) ps_note_touched(d, 0);
+        ps_set_flags(ps_now(d->slot), PS_MAPPED, 0);
+    }
     void *start = REAL(mmap)(hint, bytes, protection, flags, fd, offset);
     if (start == MAP_FAILED) return start;
     int kept = errno;

@@ -36,7 +36,7 @@ static void arrived(const struct ps_path *to) {
     ps_born(slot, ps_self_app,
             S_ISDIR(found.st_mode) ? PS_A_DIRECTORY : S_ISLNK(found.st_mode) ? PS_A_SYMLINK : PS_A_FILE);
     if (S_ISREG(found.st_mode)) { /* as if opened, written and closed here */
-        uint32_t holding = ps_writer_opened(ps_self, slot, ps_self_app, true);
+        uint32_t holding = ps_writer_opened(ps_self, slot, ps_self_app, PS_OPENED_EMPTY);
         ps_written(slot, 0, (uint64_t)found.st_size);
         if (holding != PS_NONE) ps_writer_closed(ps_self, holding);
     }
@@ -245,7 +245,10 @@ PS_WRAPS int truncate(const char *path, off_t bytes) {
     int error = ps_managed(AT_FDCWD, path, room, &name) ? ps_reach(&name, true, PS_NEED_COMMIT, &slot) : 0;
     if (error) return ps_fail(error);
     int result = REAL(truncate)(path, bytes);
-    if (!result && slot != PS_NONE) ps_truncated(ps_now(slot), (uint64_t)bytes);
+    if (!result && slot != PS_NONE) {
+        if (ps_is_producer(slot, ps_self_app)) ps_born(slot, ps_self_app, PS_A_FILE);
+        ps_truncated(ps_now(slot), (uint64_t)bytes);
+    }
     return result;
 }
 PS_WRAPS int truncate64(const char *path, off64_t bytes) { return truncate(path, bytes); }
@@ -256,7 +259,10 @@ PS_WRAPS int ftruncate(int fd, off_t bytes) {
     int error = d->flags & PS_D_WAITS ? ps_await_slot(d->slot, PS_NEED_COMMIT) : 0;
     if (error) return ps_fail(error);
     int result = REAL(ftruncate)(fd, bytes);
-    if (!result) ps_truncated(d->slot, (uint64_t)bytes);
+    if (!result) {
+        ps_note_touched(d, 0);
+        ps_truncated(d->slot, (uint64_t)bytes);
+    }
     return result;
 }
 PS_WRAPS int ftruncate64(int fd, off64_t bytes) { return ftruncate(fd, bytes); }

@@ -29,25 +29,37 @@ int ps_open_before(struct ps_open *o, int dirfd, const char *path, int flags) {
     return o->waits && means_what_is_there(flags) ? ps_await_slot_or_signal(o->slot, PS_NEED_BIRTH) : 0;
 }
 
+/* Whether an open has made the file: it is empty, and neither known to the run nor left by an earlier one. */
+static bool is_created(uint32_t known, const struct stat *found) {
+    return !found->st_size && !(known & PS_BORN) && ps_of_this_run(found);
+}
+
+static void created_to_be_read(uint32_t slot, int fd) {
+    struct stat found;
+    if (!REAL(fstat)(fd, &found) && is_created(ps_flags_of(slot), &found)) ps_born(slot, ps_self_app, PS_A_FILE);
+}
+
 static void opened_for_writing(struct ps_description *d, int fd, int flags) {
     uint32_t slot = d->slot, known = ps_flags_of(slot);
-    bool truncated = flags & O_TRUNC;
     struct stat found = {.st_mode = S_IFREG};
-    if (!truncated || known & PS_COMMITTED) {
-        if (REAL(fstat)(fd, &found)) found.st_size = 0;
-        truncated |= !found.st_size;
-    }
+    bool looked = !(flags & O_TRUNC) || known & PS_COMMITTED;
+    if (looked && REAL(fstat)(fd, &found)) found = (struct stat){.st_mode = S_IFREG};
     if (!S_ISREG(found.st_mode)) { /* a pipe or device that stands in the directory */
         atomic_store(&d->flags, 0);
         return;
     }
+    /* What was there is looked at (HDF5), locked or overwritten later (gfortran, `sort -o`): the first write tells. */
+    bool made = flags & O_TRUNC || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL) || is_created(known, &found);
     struct ps_quiet quiet;
     ps_quiet_begin(&quiet);
-    d->holding = ps_writer_opened(ps_self, slot, ps_self_app, truncated);
-    /* What an earlier run left is there to be overwritten (gfortran and `sort -o` truncate later), unless it is added to. */
-    if (!truncated && flags & O_APPEND && !(known & PS_BORN)) ps_written(slot, 0, (uint64_t)found.st_size);
+    d->holding = ps_writer_opened(ps_self, slot, ps_self_app, made ? PS_OPENED_EMPTY : PS_OPENED_FOUND);
+    if (!made && !(known & PS_BORN) && d->holding != PS_NONE && ps_of_this_run(&found)) {
+        ps_born(slot, ps_self_app, PS_A_FILE); /* a program without the library has made it */
+        if (flags & O_APPEND) ps_written(slot, 0, (uint64_t)found.st_size);
+    }
     ps_quiet_end(&quiet);
     if (d->holding == PS_NONE) atomic_fetch_or(&d->flags, PS_D_FOREIGN);
+    else if (!made) atomic_fetch_or(&d->flags, PS_D_IDLE);
 }
 
 void ps_open_after(struct ps_open *o, int fd, int flags) {
@@ -62,7 +74,7 @@ void ps_open_after(struct ps_open *o, int fd, int flags) {
     if (!d) d = &ps_plain;
     if (d != &ps_plain && (flags & O_ACCMODE) != O_RDONLY) opened_for_writing(d, fd, flags);
     else if (d != &ps_plain && flags & O_TRUNC) ps_truncated(d->slot, 0);
-    else if (d != &ps_plain && flags & O_CREAT && !o->waits) ps_born(d->slot, ps_self_app, PS_A_FILE);
+    else if (d != &ps_plain && flags & O_CREAT && !o->waits) created_to_be_read(d->slot, fd);
     ps_descriptor_set(fd, d);
     errno = kept;
 }

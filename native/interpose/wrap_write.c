@@ -2,21 +2,34 @@
  * far ahead of its readers waits first. */
 #include "interpose.h"
 
-/* Once per description: who writes here? */
+/* Once per description: who writes here? A file that an earlier run left is new from now on; what is added to it follows
+ * what it had. */
 static void first_write(struct ps_description *d, uint64_t at) {
-    if (d->flags & PS_D_FOREIGN) ps_violation(d->slot, PS_FOREIGN_WRITER, at);
-    if (d->flags & PS_D_INHERITED && d->holding != PS_NONE && ps_self != PS_NONE) ps_writer_wrote(ps_self, d->holding);
-    atomic_fetch_and(&d->flags, ~(uint32_t)(PS_D_FOREIGN | PS_D_INHERITED));
+    if (d->flags & PS_D_FOREIGN) {
+        ps_violation(d->slot, PS_FOREIGN_WRITER, at);
+    } else {
+        bool was_old = !(ps_flags_of(ps_now(d->slot)) & PS_BORN);
+        struct ps_quiet quiet;
+        ps_quiet_begin(&quiet);
+        ps_writer_wrote(ps_self, d->holding, d->slot, ps_self_app);
+        if (was_old && d->flags & PS_D_APPENDS && at) ps_written(d->slot, 0, at);
+        ps_quiet_end(&quiet);
+    }
+    atomic_fetch_and(&d->flags, ~(uint32_t)(PS_D_FOREIGN | PS_D_IDLE));
+}
+
+void ps_note_touched(struct ps_description *d, uint64_t at) {
+    if (PS_RARELY(d->flags & (PS_D_FOREIGN | PS_D_IDLE))) first_write(d, at);
 }
 
 void ps_note_written(struct ps_description *d, uint64_t start, uint64_t end) {
-    if (PS_RARELY(d->flags & (PS_D_FOREIGN | PS_D_INHERITED))) first_write(d, start);
+    ps_note_touched(d, start);
     ps_written(d->slot, start, end);
 }
 
 /* A stretch in which other processes of the same description, or other appenders, may have written too. */
 static void note_shared(struct ps_description *d, uint64_t start, uint64_t end) {
-    if (PS_RARELY(d->flags & (PS_D_FOREIGN | PS_D_INHERITED))) first_write(d, start);
+    ps_note_touched(d, start);
     ps_written_by(d->slot, start, end, false);
 }
 

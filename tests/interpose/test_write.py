@@ -43,23 +43,6 @@ def test_append_publishes_where_the_bytes_went(stage: Stage) -> None:
     assert taker(f"os.read({fd}, 8)") == b"01234567"
 
 
-def test_bytes_of_an_earlier_run_are_not_taken_for_new_ones(stage: Stage) -> None:
-    """gfortran and `sort -o` open what they overwrite without O_TRUNC."""
-    (stage.root / "late").write_bytes(b"stale and longer")
-    maker, taker = stage.puppet("maker"), stage.puppet("taker")
-    out = maker("os.open('late', os.O_RDWR|os.O_CREAT)")
-    fd = taker("os.open('late', os.O_RDONLY)")
-    taker.blocks(f"os.read({fd}, 5)", WaitKind.RANGE)
-    maker(f"os.write({out}, b'fresh')")
-    assert taker.answer() == b"fresh"
-    taker.blocks(f"os.read({fd}, 5)", WaitKind.RANGE)
-    maker(f"os.ftruncate({out}, 5)")
-    maker.end()
-    stage.over("maker")
-    assert taker.answer() == b""
-    assert not stage.has("late", Flag.WARNED)
-
-
 def test_what_is_appended_to_was_there(stage: Stage) -> None:
     (stage.root / "late").write_bytes(b"kept")
     maker, taker = stage.puppet("maker"), stage.puppet("taker")

@@ -101,8 +101,12 @@ def test_ten_closes_and_the_fallback() -> None:
     files = one_file(Rule(Commit.ON_CLOSE, Fire.UPDATE, 10))
     for cycle in range(9):
         holding = files.open_writer("f", 0, truncated=not cycle)
-        assert holding
+        look = files.open_writer("f", 0, truncated=False)
+        assert holding and look
+        files.write(holding, cycle, cycle + 1)
         files.close(holding)
+        files.close(look)
+    assert files["f"].closes == 9
     assert files.is_final("f", 1) is Answer.WAIT
     files.app_over(0)
     files.settle()

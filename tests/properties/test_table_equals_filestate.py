@@ -95,7 +95,9 @@ class Twins(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(which=st.integers(0, 99), start=places, length=st.integers(1, 10))
     def writes(self, which: int, start: int, length: int) -> None:
-        _, _, holding, slot = self.held[which % len(self.held)]
+        app, handle, holding, slot = self.held[which % len(self.held)]
+        if not holding.counts:
+            self.programs[app].wrote_first(handle, slot)
         self.files.write(holding, start, start + length)
         assert self.table
         self.table.code.psx_written(slot, start, start + length)  # the number of old, whatever the file is called now

@@ -27,8 +27,12 @@ class Program:
         return slot
 
     def opened(self, name: str, *, truncated: bool = True) -> int:
-        """Open for writing; the holding's handle."""
-        return int(self._code.ps_writer_opened(self.process, self.slot(name), self.app, truncated))
+        """Open for writing, with O_TRUNC or what is there; the holding's handle."""
+        return int(self._code.ps_writer_opened(self.process, self.slot(name), self.app, 1 if truncated else 2))
+
+    def wrote_first(self, holding: int, slot: int) -> None:
+        """The first write through a holding that found a file, or was inherited."""
+        self._code.ps_writer_wrote(self.process, holding, slot, self.app)
 
     def closed(self, holding: int) -> None:
         self._code.ps_writer_closed(self.process, holding)

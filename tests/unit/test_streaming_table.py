@@ -323,7 +323,7 @@ def test_a_child_closes_for_its_parent_that_has_closed(table: Table, writes: boo
     def run(child: int) -> None:
         table.code.ps_process_became(child)
         if writes:
-            table.code.ps_writer_wrote(child, holding)
+            table.code.ps_writer_wrote(child, holding, writer.slot("out-twice"), MAKE)
         table.code.ps_process_end(child)
 
     def counted() -> tuple[int, int]:

@@ -93,10 +93,11 @@ class FileState:
 class Holding:
     """One open file description that may write. It follows its file through renames."""
 
-    def __init__(self, state: FileState, parent: Holding | None = None) -> None:
-        self.state = state
+    def __init__(self, state: FileState, app: int, *, parent: Holding | None = None, found: bool = False) -> None:
+        self.state, self.app = state, app
         self.parent = parent
-        self.counts = parent is None
+        #: its close is one: not before it was written through, if it came from a parent or found a file that was there
+        self.counts = parent is None and not found
         self.open = True
 
 
@@ -159,28 +160,36 @@ class Files:
                 parent.committed = True
 
     def open_writer(self, name: str, app: int, *, truncated: bool = True) -> Holding | None:
-        """An open for writing; None: others are declared to produce the file, so this one is not counted."""
+        """An open for writing; None: others are declared to produce the file, so this one is not counted.
+
+        What was there and is not truncated may be of an earlier run. It is no file of this one before it is written to.
+        """
         state = self[name]
         foreign = bool(state.rules.producers) and not state.rules.producers >> app & 1
         if foreign and not truncated:
             return None
-        self._birth(state, app, Kind.FILE, True)
         if truncated:
+            self._birth(state, app, Kind.FILE, True)
             state.written.cut(0)
         if foreign:
             return None
-        state.producers |= 1 << app
+        if truncated:
+            state.producers |= 1 << app
         state.writers += 1
-        return Holding(state)
+        return Holding(state, app, found=not truncated)
 
     def fork(self, holding: Holding) -> Holding:
         """A child has the description too. Its close counts only if it writes, and its parent has closed before."""
         self.now(holding.state).writers += 1
-        return Holding(self.now(holding.state), parent=holding)
+        return Holding(self.now(holding.state), holding.app, parent=holding)
 
     def write(self, holding: Holding, start: int, end: int) -> None:
+        state = self.now(holding.state)
+        if not holding.counts and not state.removed:
+            self._birth(state, holding.app, Kind.FILE, True)
+            state.producers |= 1 << holding.app
         holding.counts = True
-        self.now(holding.state).written.add(start, end)
+        state.written.add(start, end)
 
     def truncate(self, name: str, size: int) -> None:
         self[name].written.cut(size)
@@ -210,8 +219,9 @@ class Files:
 
     def remove(self, name: str) -> None:
         state = self[name]
+        state.removed = True
         if state.born:
-            state.born, state.removed = False, True
+            state.born = False
             self._leave_parent(state)
             state.kind = Kind.FILE
 

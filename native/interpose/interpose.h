@@ -68,6 +68,7 @@ static inline uint32_t ps_tid(void) { return PS_OFTEN(ps_tid_here) ? ps_tid_here
 PS_HIDDEN void ps_goodbye(void); /* closes what the process holds, in the table; before the process ends */
 PS_HIDDEN uint32_t ps_child_before(void);       /* before a fork or spawn: the child's process slot */
 PS_HIDDEN void ps_child_is_me(uint32_t child); /* in the child of a fork */
+PS_HIDDEN void ps_child_of_mine(uint32_t child, pid_t pid); /* in its parent; pid < 0: there is none after all */
 PS_HIDDEN void ps_adopt_received(int fd);      /* a descriptor that came in a message */
 PS_HIDDEN bool ps_adopt_named(int fd, uint32_t slot); /* a nameless file got a name; true: it is still written to */
 

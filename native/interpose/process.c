@@ -195,14 +195,22 @@ static void in_child(void) {
     child_underway = PS_NONE;
 }
 
+/* The child says who it is when it runs. Its parent says so too: it may end before that, and who has neither is given up. */
+void ps_child_of_mine(uint32_t child, pid_t pid) {
+    int kept = errno;
+    struct ps_quiet quiet;
+    ps_quiet_begin(&quiet);
+    if (pid > 0) ps_process_started(child, pid);
+    else ps_process_reap(child);
+    ps_quiet_end(&quiet);
+    errno = kept;
+}
+
 PS_WRAPS pid_t fork(void) {
     pid_t pid = REAL(fork)();
-    if (pid < 0 && ps_state == PS_ACTIVE && child_underway != PS_NONE) {
-        int kept = errno;
-        ps_process_reap(child_underway);
-        errno = kept;
-    }
-    if (pid) child_underway = PS_NONE;
+    if (!pid) return 0;
+    if (ps_state == PS_ACTIVE && child_underway != PS_NONE) ps_child_of_mine(child_underway, pid);
+    child_underway = PS_NONE;
     return pid;
 }
 

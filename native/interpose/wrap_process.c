@@ -16,7 +16,7 @@ PS_WRAPS pid_t _Fork(void) {
     uint32_t child = ps_active() ? ps_child_before() : PS_NONE;
     pid_t pid = REAL(_Fork)();
     if (pid == 0 && ps_state == PS_ACTIVE) ps_child_is_me(child);
-    if (pid < 0 && child != PS_NONE) ps_process_reap(child);
+    if (pid && child != PS_NONE) ps_child_of_mine(child, pid);
     return pid;
 }
 

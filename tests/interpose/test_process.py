@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -157,6 +159,21 @@ def test_fork_in_a_threaded_program(stage: Stage, program: Callable[..., str]) -
     done = [info for info in stage.table.iterate(Flag.COMMITTED) if info.name.startswith("out.")]
     assert len(done) == 160
     assert {(info.solid, info.writers) for info in done} == {(4, 0)}
+
+
+def test_a_child_that_has_not_run_yet_is_known_once_its_parent_goes_on(
+    stage: Stage, program: Callable[..., str]
+) -> None:
+    """It outlives a parent that ends at once, as one in the background of a shell does, on a busy machine."""
+    parent = stage.start("maker", [program("stops_its_children")], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    children = {int(line) for line in iter(parent.stdout.readline, "all\n")}
+    try:
+        known = {process.pid: process.state for process in stage.table.processes()}
+        assert {known.get(child) for child in children} == {ProcessState.ALIVE}
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_daemon(stage: Stage, program: Callable[..., str]) -> None:

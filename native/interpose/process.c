@@ -200,7 +200,7 @@ void ps_child_of_mine(uint32_t child, pid_t pid) {
     int kept = errno;
     struct ps_quiet quiet;
     ps_quiet_begin(&quiet);
-    if (pid > 0) ps_process_started(child, pid);
+    if (pid > 0) ps_process_forked(child, pid);
     else ps_process_reap(child);
     ps_quiet_end(&quiet);
     errno = kept;

@@ -71,7 +71,9 @@ enum ps_fire_kind { PS_UPDATE = 0, PS_NO_UPDATE = 1 };
 enum ps_app_flags { PS_APP_SIZES_SO_FAR = 1 };
 
 struct ps_rules_head { /* 32 bytes */
-    uint32_t magic, version, total_bytes, n_apps, n_entries, strings_bytes, reserved[2];
+    uint32_t magic, version, total_bytes, n_apps, n_entries, strings_bytes;
+    uint32_t first_implied; /* rules with this serial or a larger one were not written by anybody; 0 = there are none */
+    uint32_t reserved;
 };
 struct ps_rules_app { /* 24 bytes; index = app number, at most 63 apps */
     uint32_t name_at;
@@ -188,6 +190,7 @@ enum ps_slot_flags {
     PS_FULL = 1u << 17,      /* extents were dropped for want of room: only commit counts */
     PS_DECLARED_DIRECTORY = 1u << 19, /* the rules name apps that make the directory or something in it */
     PS_JUDGED = 1u << 18,    /* for the server: rules.py has seen the name */
+    PS_SHOWN = 1u << 20,     /* a listing has shown it before the directory was final */
 };
 
 struct ps_slot { /* 256 bytes */
@@ -306,6 +309,7 @@ enum ps_violation {
     PS_REWRITTEN,          /* a no_update range was written twice, or truncated away */
     PS_REMOVED_ENTRY,      /* an entry of a no_update directory was removed */
     PS_READ_PUNCHED,       /* a reader came back to bytes that were given back */
+    PS_RENAMED_ENTRY,      /* an entry of a no_update directory was renamed after a listing had shown it */
 };
 
 struct ps_record { /* 48 bytes; what ps_drain fills */
@@ -437,12 +441,14 @@ PS_API uint32_t ps_held_slot(uint32_t process, uint32_t holding); /* PS_NONE if 
  * holdings that are not in the list are closed, missing ones are added as inherited; handles[i] belongs to slots[i].
  *
  * fork, vfork, posix_spawn: child = ps_process_fork(parent) BEFORE the call (it holds all the parent holds, under the
- * same handles), then in the child of a fork ps_process_became(child), or in the parent of a vfork or spawn
- * ps_process_started(child, pid); ps_process_reap(child) if the call failed. So no file is without its writer between. */
+ * same handles), then in the child of a fork ps_process_became(child), and in its parent, which may end before the child
+ * runs, ps_process_forked(child, pid); or in the parent of a spawn ps_process_started(child, pid); ps_process_reap(child)
+ * if the call failed. So no file is without its writer between. */
 PS_API uint32_t ps_process_begin(uint32_t app, int32_t logic, bool *adopted); /* PS_NONE: no room */
 PS_API void ps_process_adopt(uint32_t process, const uint32_t *slots, uint32_t n, uint32_t *handles);
 PS_API uint32_t ps_process_fork(uint32_t parent);
 PS_API void ps_process_became(uint32_t process);
+PS_API void ps_process_forked(uint32_t process, pid_t pid);
 PS_API void ps_process_started(uint32_t process, pid_t pid);
 PS_API void ps_process_end(uint32_t process);  /* at exit, by itself: its closes count, state ENDED */
 /* By the server once the process is gone: frees the slot. What it still holds is let go without counting as closed. */
@@ -514,6 +520,10 @@ PS_API uint32_t ps_next_entry(uint32_t directory, uint32_t app, uint32_t entry);
 /* Whether a listing by `app` shows the name: not if only apps downstream make it, nor if `app` itself made it since
  * births = the value of header.births when the directory was opened. For every name of every managed listing. */
 PS_API bool ps_listable(uint32_t slot, uint32_t app, uint64_t births);
+/* Whether a no_update directory shows the entry as it is born. One whose rule is only implied does if a rule covers the
+ * entry: nobody has promised that other names stay, and programs write under such names what they rename later. */
+PS_API bool ps_listed_early(uint32_t directory, uint32_t entry);
+PS_API bool ps_show(uint32_t entry); /* a listing is about to show it; false: its name is gone by now */
 
 /* ---- journal (journal.c) --------------------------------------------------------------------------------------- */
 

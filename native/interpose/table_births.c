@@ -103,7 +103,8 @@ void ps_removed(uint32_t slot, uint32_t app) {
     }
     if (!ps_lock(&ps->mutex)) return;
     uint32_t parent = s->parent;
-    bool missed = (ps_producers(s) >> app & 1u) && listed_by_others(s, app);
+    bool missed = (ps_producers(s) >> app & 1u) && listed_by_others(s, app) &&
+                  (parent == PS_NONE || ps_listed_early(parent, slot));
     ps_forget_entry_locked(slot);
     ps_change_flags(s, PS_REMOVED, PS_BORN | PS_DIRECTORY | PS_SYMLINK);
     ps_unlock(&ps->mutex);

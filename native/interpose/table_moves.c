@@ -84,6 +84,7 @@ static void take_over(uint32_t from, uint32_t to, uint32_t app) {
     }
     ps_wake(f);
     ps_wake(t);
+    if (atomic_load(&f->flags) & PS_SHOWN) ps_violation(from, PS_RENAMED_ENTRY, 0);
     ps_note(PS_NOTE_MOVED, from, to, 0);
 }
 

@@ -261,6 +261,22 @@ void ps_process_started(uint32_t process, pid_t pid) {
     if (process != PS_NONE) ps_note(PS_NOTE_FORK, PS_NONE, process, (uint64_t)pid);
 }
 
+void ps_process_forked(uint32_t process, pid_t pid) {
+    if (process == PS_NONE || !ps_lock(&ps->mutex)) return;
+    struct ps_process *p = process_at(process);
+    char state = 'X';
+    bool is_mute = p->state == PS_STARTING && p->pid == -own_pid();
+    uint64_t birth = is_mute ? ps_birth_of(pid, &state) : 0;
+    is_mute = birth && state != 'Z' && state != 'X'; /* if it has ended, the slot may be that of another child by now */
+    if (is_mute) {
+        p->pid = pid;
+        p->birth = birth;
+        atomic_store(&p->state, PS_ALIVE);
+    }
+    ps_unlock(&ps->mutex);
+    if (is_mute) ps_note(PS_NOTE_FORK, PS_NONE, process, (uint64_t)pid);
+}
+
 void ps_process_end(uint32_t process) {
     if (process == PS_NONE || atomic_load(&process_at(process)->state) == PS_ENDED) return;
     release_all(process, true);

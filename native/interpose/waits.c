@@ -294,9 +294,29 @@ uint32_t ps_next_entry(uint32_t directory, uint32_t app, uint32_t entry) {
     uint32_t next = entry == PS_NONE ? atomic_load(&d->first_entry) : atomic_load(&ps_slots[entry].next_entry);
     for (; next != PS_NONE; next = atomic_load(&ps_slots[next].next_entry)) {
         struct ps_slot *s = ps_slots + next;
-        if ((atomic_load(&s->flags) & (PS_BORN | PS_MOVED)) == PS_BORN && ps_listable(next, app, 0)) return next;
+        if ((atomic_load(&s->flags) & (PS_BORN | PS_MOVED)) == PS_BORN && ps_listable(next, app, 0) &&
+            ps_listed_early(directory, next))
+            return next;
     }
     return PS_NONE;
+}
+
+static bool is_ruled(const struct ps_rule *rule) { return rule->serial != 0xffff; }
+
+static bool is_implied(const struct ps_rule *rule) {
+    const struct ps_rules_head *head = (const void *)((const char *)ps + ps->rules_at);
+    return is_ruled(rule) && head->first_implied && rule->serial >= head->first_implied;
+}
+
+bool ps_listed_early(uint32_t directory, uint32_t entry) {
+    const struct ps_slot *s = ps_slots + entry;
+    if (!is_implied(&ps_slots[ps_now(directory)].directory)) return true;
+    return is_ruled(atomic_load(&s->flags) & PS_DIRECTORY ? &s->directory : &s->file);
+}
+
+bool ps_show(uint32_t entry) {
+    ps_raise_flags(ps_slots + entry, PS_SHOWN); /* before the look: who takes the name away looks for it afterwards */
+    return (atomic_load(&ps_slots[entry].flags) & (PS_BORN | PS_MOVED)) == PS_BORN;
 }
 
 bool ps_listable(uint32_t slot, uint32_t app, uint64_t births) {

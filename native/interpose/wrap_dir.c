@@ -96,7 +96,7 @@ static int next_born(struct listing *l, int fd, bool wait) {
             break;
         }
         l->entry = next;
-        if (fill_entry(l, fd)) return 1;
+        if (ps_show(next) && fill_entry(l, fd)) return 1;
     }
     return 0;
 }
@@ -117,6 +117,7 @@ static bool passed_over(const struct listing *l, const char *entry) {
     if (slot == PS_NONE) return false;
     if (!ps_listable(slot, ps_self_app, l->births)) return true;
     return l->entry != PS_NONE && ps_flags_of(slot) & PS_BORN && ps_listable(slot, ps_self_app, 0) &&
+           ps_listed_early(l->slot, slot) &&
            atomic_load(&ps_slot(slot)->serial) <= atomic_load(&ps_slot(l->entry)->serial);
 }
 

@@ -20,7 +20,7 @@ static uint32_t make_rules(void) {
     entries[1] = (struct ps_rules_entry){.kind = PS_FILE_RULE, .commit = PS_ON_CLOSE, .fire = PS_NO_UPDATE, .n = 1, .pattern_at = 2, .pattern_bytes = 4};
     entries[2] = (struct ps_rules_entry){.kind = PS_INPUT, .app = 1, .pattern_at = 2, .pattern_bytes = 4};
     uint32_t total = (uint32_t)(strings + 6 - rules);
-    *head = (struct ps_rules_head){PS_RULES_MAGIC, PS_VERSION, total, 2, 3, 6, {0, 0}};
+    *head = (struct ps_rules_head){PS_RULES_MAGIC, PS_VERSION, total, 2, 3, 6, 0, 0};
     return total;
 }
 
@@ -44,7 +44,7 @@ int main(void) {
         return 1;
     }
     uint32_t process = ps_process_begin(0, -1, &adopted), slot = ps_obtain("out1", 4);
-    uint32_t holding = ps_writer_opened(process, slot, 0, true);
+    uint32_t holding = ps_writer_opened(process, slot, 0, PS_OPENED_EMPTY);
     volatile uint64_t total = 0;
     MEASURE("written, in order", 20000000u, ps_written(slot, i * 4096, (i + 1) * 4096));
     MEASURE("wait_range, bytes are there", 20000000u, total += (uint64_t)ps_wait_range(slot, 1, i * 4096, i * 4096 + 4096, -1));
@@ -56,7 +56,7 @@ int main(void) {
     while (ps_drain(records, 512)) {}
     MEASURE("obtain, known among 200000", 200000u, total += ps_obtain(name, (size_t)sprintf(name, "out/directory/of/files/%08llu.dat", (unsigned long long)i * 7919 % 200000)));
     MEASURE("sprintf alone", 200000u, total += (uint64_t)sprintf(name, "out/directory/of/files/%08llu.dat", (unsigned long long)i * 7919 % 200000));
-    MEASURE("first open, close of a small file", 200000u, slot = (uint32_t)i + 1; ps_writer_closed(process, ps_writer_opened(process, slot, 0, true)); if (i % 64 == 0) ps_drain(records, 512));
+    MEASURE("first open, close of a small file", 200000u, slot = (uint32_t)i + 1; ps_writer_closed(process, ps_writer_opened(process, slot, 0, PS_OPENED_EMPTY)); if (i % 64 == 0) ps_drain(records, 512));
     uint32_t sparse = ps_obtain("out-sparse", 10);
     MEASURE("written, backwards", 100000u, ps_written(sparse, (100000 - i) * 8192, (100000 - i) * 8192 + 4096));
     return 0;

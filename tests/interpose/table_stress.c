@@ -39,7 +39,7 @@ static uint32_t make_rules(void) {
     entries[2] = (struct ps_rules_entry){.kind = PS_OUTPUT, .app = 0, .pattern_at = 4, .pattern_bytes = 2};
     entries[3] = (struct ps_rules_entry){.kind = PS_DIR_RULE, .fire = PS_NO_UPDATE, .pattern_at = 6, .pattern_bytes = 1};
     uint32_t total = (uint32_t)(strings + 7 - rules);
-    *head = (struct ps_rules_head){PS_RULES_MAGIC, PS_VERSION, total, 2, 4, 7, {0, 0}};
+    *head = (struct ps_rules_head){PS_RULES_MAGIC, PS_VERSION, total, 2, 4, 7, 0, 0};
     return total;
 }
 
@@ -93,7 +93,7 @@ static void makes_names(uint32_t self, uint32_t process) {
         size_t bytes = (size_t)snprintf(name, sizeof name, "d/%u-%u", self, i % 20000);
         uint32_t slot = ps_obtain(name, bytes);
         if (slot == PS_NONE) break;
-        uint32_t holding = ps_writer_opened(process, slot, 0, true);
+        uint32_t holding = ps_writer_opened(process, slot, 0, PS_OPENED_EMPTY);
         ps_written(slot, 0, 10);
         if (i % 3 == 0) {
             size_t other_bytes = (size_t)snprintf(other, sizeof other, "d/r%u-%u", self, i % 500);
@@ -197,7 +197,7 @@ int main(int count, char **words) {
     if (error) return 3;
     ps_serve(PS_SERVER_RUNS);
     base = ps_process_begin(0, -1, &adopted);
-    for (uint32_t file = 0; file < FILES; file++) ps_writer_opened(base, file_slot(file), 0, true);
+    for (uint32_t file = 0; file < FILES; file++) ps_writer_opened(base, file_slot(file), 0, PS_OPENED_EMPTY);
     if (words[2][0] == 't') run_threads(atof(words[1]));
     else run_processes(atof(words[1]));
     printf("%llu reads, %llu listed, %u slots, %u failures\n", (unsigned long long)shared->reads,

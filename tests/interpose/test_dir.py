@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.interpose.stage import RULES, Stage, staged
 
-from penstock.streaming.table_records import WaitKind
+from penstock.streaming.table_records import Flag, WaitKind
 
 COUNTED = RULES.replace(
     'directories = ["made"]\ncommit = "on_termination"', 'directories = ["made"]\ncommit = "n_files:3"'
@@ -61,6 +61,35 @@ def test_an_update_directory_is_listed_after_commit(tmp_path: Path) -> None:
         maker.end()
         stage.over("maker")
         assert taker.answer() == ["2"]
+
+
+def test_names_that_no_rule_covers_are_listed_at_the_end(stage: Stage) -> None:
+    """Rules of files in a directory imply that it is streamed, but nobody has promised that such a name stays."""
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    maker("[open(name, 'w').close() for name in ('tmp-1', 'tmp-2', 'out-1')] and None")
+    taker("!entries = os.scandir('.')")
+    assert taker("next(entries).name") == "out-1"
+    taker.blocks("next(entries).name", WaitKind.ENTRY)
+    maker("os.rename('tmp-1', 'out-2')")
+    assert taker.answer() == "out-2"
+    taker.blocks("sorted(entry.name for entry in entries)", WaitKind.ENTRY)
+    maker("os.unlink('tmp-2') or open('tmp-3', 'w').close()")
+    maker.end()
+    stage.over("maker")
+    assert taker.answer() == ["tmp-3"]
+    assert not stage.table.iterate(Flag.WARNED)
+
+
+def test_a_rename_of_what_was_listed_is_told(stage: Stage) -> None:
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    maker("[open(name, 'w').close() for name in ('out-1', 'out-2')] and None")
+    listed = stage.table.lookup("out-1"), stage.table.lookup("out-2")
+    taker("!entries = os.scandir('.')")
+    assert taker("next(entries).name") == "out-1"
+    for name in ("out-1", "out-2"):
+        maker(f"os.rename({name!r}, {name + '-moved'!r})")
+    told = {slot: stage.table.info(slot) for slot in listed if slot is not None}
+    assert [bool(info and info.flags & Flag.WARNED) for info in told.values()] == [True, False]
 
 
 def test_files_that_were_there_are_listed_at_the_end(stage: Stage) -> None:

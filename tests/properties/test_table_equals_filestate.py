@@ -21,13 +21,14 @@ from tests.own_place import memory_dir
 from tests.unit.table_program import Program
 from tests.unit.table_rules import DIRECTORY_RULE, FILE_RULE, OUTPUT, App, Entry, rules_area
 
-from penstock.streaming.filestate import Answer, Commit, Files, Fire, Holding, Kind, NameRules, Rule
+from penstock.streaming.filestate import Answer, Commit, Files, Fire, Holding, Kind, NameRules, Rule, Said
 from penstock.streaming.table import NONE, AppState, Born, Flag, Table, WaitKind
 
 APPS = range(3)
 DIRECTORIES = ["d", "d/e"]
 NAMES = ["a", "b", "d/x", "d/y", "d/e/z"]
 ALL = [".", *DIRECTORIES, *NAMES]
+IMPLIED = Rule(fire=Fire.NO_UPDATE, said=Said.IMPLIED)
 _KINDS = {Kind.FILE: Born.FILE, Kind.DIRECTORY: Born.DIRECTORY, Kind.SYMLINK: Born.SYMLINK}
 _serial = itertools.count()
 
@@ -47,8 +48,8 @@ class Twins(RuleBasedStateMachine):
 
     @initialize(
         producers=st.fixed_dictionaries({name: st.integers(0, 7) for name in NAMES}),
-        files=st.fixed_dictionaries(dict.fromkeys(NAMES, file_rules)),
-        directories=st.fixed_dictionaries(dict.fromkeys([".", *DIRECTORIES], directory_rules)),
+        files=st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, file_rules)),
+        directories=st.fixed_dictionaries(dict.fromkeys([".", *DIRECTORIES], directory_rules | st.just(IMPLIED))),
         before=st.sampled_from([(0, 0, 0), (0, 1, 1), (0, 1, 3)]),
     )
     def begin(
@@ -61,19 +62,22 @@ class Twins(RuleBasedStateMachine):
         entries = [Entry(OUTPUT, name, app) for name in NAMES for app in APPS if producers[name] >> app & 1]
         entries += [Entry(FILE_RULE, name, 0, r.commit, r.fire, r.n) for name, r in files.items()]
         # A directory rule makes its app a maker: app 0, here.
-        entries += [Entry(DIRECTORY_RULE, name, 0, r.commit, r.fire, r.n) for name, r in directories.items()]
+        entries += [
+            Entry(DIRECTORY_RULE, name, 0, r.commit, r.fire, r.n, serial=int(r is IMPLIED))
+            for name, r in directories.items()
+        ]
 
         def rules_of(name: str) -> NameRules:
             below = [mask for other, mask in producers.items() if name == "." or other.startswith(name + "/")]
             makers = producers.get(name, 0) | (1 if name in directories else 0)
             for mask in below:
                 makers |= mask
-            default = Rule()
+            default = Rule(said=Said.DEFAULT)
             return NameRules(files.get(name, default), directories.get(name, default), producers.get(name, 0), makers)
 
         self.files = Files(rules_of, before)
         path = str(memory_dir() / f"twins-{next(_serial)}")
-        area = rules_area([App(f"app{app}", before[app]) for app in APPS], entries)
+        area = rules_area([App(f"app{app}", before[app]) for app in APPS], entries, first_implied=1)
         self.table = Table.create(path, "twins", ["/nonexistent"], area, slots=1 << 12, ring=64)
         self.base = Program(self.table, 0)
         self.programs = [self.base.another(app) for app in APPS]

@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     serial: int = 0
 
 
-def rules_area(apps: Sequence[App], entries: Sequence[Entry]) -> bytes:
+def rules_area(apps: Sequence[App], entries: Sequence[Entry], first_implied: int = 0) -> bytes:
     strings = bytearray()
 
     def place(text: str) -> tuple[int, int]:
@@ -43,5 +43,5 @@ def rules_area(apps: Sequence[App], entries: Sequence[Entry]) -> bytes:
         at, length = place(e.pattern)
         packed += struct.pack("<4BHHIIHH", e.kind, e.commit, e.fire, 0, e.app, e.serial, e.n, at, length, 0)
     total = 32 + len(packed) + len(strings)
-    head = struct.pack("<8I", 0x55525350, 1, total, len(apps), len(entries), len(strings), 0, 0)
+    head = struct.pack("<8I", 0x55525350, 1, total, len(apps), len(entries), len(strings), first_implied, 0)
     return head + packed + bytes(strings)

@@ -14,6 +14,7 @@ _VIOLATIONS = {
     Violation.WRITTEN_AFTER_COMMIT: "{who} wrote to {file} after its commit ({rule}): readers may have seen its end",
     Violation.REWRITTEN: "{who} rewrote bytes of {file} at {offset}, but it is {rule}: readers may have the old ones",
     Violation.REMOVED_ENTRY: "{who} removed {file} from a no_update directory: readers may have seen it",
+    Violation.RENAMED_ENTRY: "{who} renamed {file}, which a reader had listed: its directory is no_update",
     Violation.READ_PUNCHED: "{who} came back to bytes of {file} at {offset} that were given back; it needs --limit 0",
 }
 

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.streaming.written import Written
 
-__all__ = ["Answer", "Commit", "FileState", "Files", "Fire", "Holding", "Kind", "NameRules", "Rule"]
+__all__ = ["Answer", "Commit", "FileState", "Files", "Fire", "Holding", "Kind", "NameRules", "Rule", "Said"]
 
 
 class Commit(IntEnum):
@@ -46,6 +46,16 @@ class Answer(Enum):
     FAIL = "fail"
 
 
+class Said(Enum):
+    """Who says a rule."""
+
+    WRITTEN = "written"
+    #: of a directory, by a rule that was written for files
+    IMPLIED = "implied"
+    #: nobody: it is what holds without any
+    DEFAULT = "default"
+
+
 class Rule(msgspec.Struct, frozen=True):
     commit: Commit = Commit.ON_TERMINATION
     fire: Fire = Fire.UPDATE
@@ -53,6 +63,7 @@ class Rule(msgspec.Struct, frozen=True):
     n: int = 1
     #: names that an on_file name waits for
     after: tuple[str, ...] = ()
+    said: Said = Said.WRITTEN
 
 
 class NameRules(msgspec.Struct, frozen=True):
@@ -324,7 +335,7 @@ class Files:
             return final, seen, None
         for place in range(seen, len(state.children)):
             child = state.children[place]
-            if child.born and child not in self._moved and self.listable(child, app):
+            if child.born and child not in self._moved and self.listable(child, app) and _listed_early(state, child):
                 return Answer.GO, place + 1, child.name
         return final, len(state.children) if final is Answer.GO else seen, None
 
@@ -334,3 +345,11 @@ class Files:
         if not makers or makers & ~(self._after[app] | 1 << app):
             return True
         return was_there and bool(makers >> app & 1)
+
+
+def _listed_early(directory: FileState, child: FileState) -> bool:
+    """Whether a ``no_update`` directory shows a name as it is made.
+
+    If its rule is only implied, names that no rule covers wait for the end: nobody has promised that they stay.
+    """
+    return directory.rules.directory.said is not Said.IMPLIED or child.rule.said is not Said.DEFAULT

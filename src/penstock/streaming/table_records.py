@@ -58,6 +58,7 @@ class Flag(IntFlag):
     FULL = 1 << 17
     JUDGED = 1 << 18
     DECLARED_DIRECTORY = 1 << 19
+    SHOWN = 1 << 20
 
 
 class Born(IntFlag):
@@ -124,6 +125,7 @@ class Violation(IntEnum):
     REWRITTEN = 3
     REMOVED_ENTRY = 4
     READ_PUNCHED = 5
+    RENAMED_ENTRY = 6
 
 
 # --- mirrors of C ---------------------------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ def compiled(workflow: Workflow) -> bytes:
     entries = b"".join(_entries(workflow, numbers, strings))
     count = len(entries) // _ENTRY.size
     total = _HEAD.size + len(apps) + len(entries) + len(strings.content)
-    head = _HEAD.pack(_MAGIC, _VERSION, total, len(steps), count, len(strings.content), 0, 0)
+    first_implied = next((serial for serial, rule in enumerate(workflow.rules) if rule.implied), 0)
+    head = _HEAD.pack(_MAGIC, _VERSION, total, len(steps), count, len(strings.content), first_implied, 0)
     return head + apps + entries + bytes(strings.content)
 
 

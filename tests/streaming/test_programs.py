@@ -145,3 +145,12 @@ def test_a_command_is_judged_in_its_own_folder_with_its_own_path(tmp_path: Path)
     for name, path in (("tool", "bin"), ("./bin/tool", "/nowhere")):
         (verdict,) = examine_command(name, {"PATH": path}, str(tmp_path))
         assert "statically" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("data.csv", "may not be executed"), (".", "directory"), ("no", "no file")]
+)
+def test_what_is_no_program_is_told_so(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "data.csv").write_text("a,b\n")
+    verdict = examine(f"./{name}", "", str(tmp_path))
+    assert not verdict.ok and reason in verdict.reason

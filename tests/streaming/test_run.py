@@ -98,6 +98,7 @@ def test_a_file_nobody_makes_is_missing_once_its_makers_are_over(flow: Flow) -> 
     flow.toml(PAIR.replace("PYTHON producer.py out.txt 20 0.01", "sleep 0.2"))
     ended = flow.run()
     assert ended.status != 0
+    assert "out.txt, which copy may read, was not made: make, which declares it as an output, has ended" in ended.err
     assert "step 'copy'" in ended.err and "No such file" in ended.err
 
 
@@ -251,6 +252,44 @@ def test_a_broken_promise_is_a_warning_and_with_strict_an_error(flow: Flow) -> N
     assert "rewrote bytes of out.txt" in ended.err
     ended = flow.run("--strict").expect(1)
     assert "--strict: make" in ended.err and "rewrote bytes of out.txt" in ended.err
+
+
+@pytest.mark.parametrize(("temporary", "told"), [("part-1.tmp", True), (".part-1.Xy3", False)])
+def test_a_rename_that_a_listing_may_miss(flow: Flow, tmp_path: Path, temporary: str, told: bool) -> None:
+    """A name that rules cover is listed as it comes, and a broken promise if renamed; no other name is listed early."""
+    listed = tmp_path / "listed"
+    awaited = temporary if told else "part-0"  # then there was time enough for the other one
+    see = "[print(e.name) or e.name != sys.argv[1] or open(sys.argv[2], 'w') for e in os.scandir('parts')]"
+    flow.write("see.py", f"import os, sys; {see}")
+    flow.toml(
+        f"""
+        name = "renames"
+        [[step]]
+        name = "make"
+        command = "mkdir -p parts; echo x > parts/part-0; echo y > parts/{temporary}; {once(listed)}; sleep 0.2;\
+            mv parts/{temporary} parts/part-1"
+        output = ["parts"]
+        [[step.stream]]
+        files = ["parts/part-*"]
+        commit = "on_close"
+        [[step]]
+        name = "see"
+        command = "PYTHON see.py {awaited} {listed} | sort > seen.txt"
+        input = ["parts"]
+        output = ["seen.txt"]
+        """
+    )
+    ended = flow.run("--strict").expect(1 if told else 0)
+    assert (f"renamed parts/{temporary}, which a reader had listed" in ended.err) == told
+    if not told:
+        assert flow.read("seen.txt") == "part-0\npart-1\n"
+
+
+def test_a_run_repeats_the_warnings_of_the_check(flow: Flow) -> None:
+    flow.toml(PAIR.replace('input = ["out.txt"]', 'input = ["out.txt", "other.txt"]'))
+    warning = "copy reads 'other.txt', which no other step makes"
+    assert warning in flow.ended(flow.start("check", "flow.toml")).expect().out
+    assert f"penstock: pair: {warning}" in flow.run().expect().err
 
 
 def test_two_rules_for_one_name_stop_the_workflow_when_it_comes(flow: Flow) -> None:

@@ -314,7 +314,7 @@ def test_check_shows_steps_rules_and_warnings(weather: str) -> None:
 
 def test_check_tells_all_mistakes_and_fails(tmp_path: Path) -> None:
     file = tmp_path / "bad.json"
-    file.write_text('{"nam": "x", "IO_Graph": []}')
+    file.write_text('{"nam": "x", "IO_Graph": 3}')
     result = run("check", str(file), status=2)
     assert result.stdout == ""
     assert "3 mistakes" in result.stderr and "did you mean 'name'?" in result.stderr

@@ -292,9 +292,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (changed(listings.SYNTHETIC, "name", to=...), "", "'name' is missing"),
     (changed(listings.SYNTHETIC, "name", to=3), "name", "3 (a number)"),
     (changed(listings.SYNTHETIC, "IO_Graph", to={}), "IO_Graph", "expected an array"),
-    (changed(listings.SYNTHETIC, "IO_Graph", to=[]), "IO_Graph", "at least one"),
     (changed(listings.SYNTHETIC, "IO_graph", to=[]), "", "unknown key 'IO_graph'; did you mean 'IO_Graph'?"),
-    (changed(listings.SYNTHETIC, "permanent", to=[]), "permanent", "empty"),
     (changed(listings.SYNTHETIC, "permanent", to="x"), "permanent", 'write ["x"]'),
     (changed(listings.SYNTHETIC, "exclude", to=["a", 1]), "exclude[1]", "expected a text"),
     (changed(listings.SYNTHETIC, "exclude", to=[""]), "exclude[0]", "empty"),
@@ -304,7 +302,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (changed(listings.SYNTHETIC, *S, "name", to="Q"), "IO_Graph[1] (Q)", "already that of IO_Graph[0] (Q)"),
     (changed(listings.SYNTHETIC, *S, "output_stream", to=...), "IO_Graph[0] (S)", "'output_stream' must name"),
     (changed(listings.SYNTHETIC, *S, "output", to=[]), "IO_Graph[0]", "here it is called 'output_stream'"),
-    (changed(listings.SYNTHETIC, *S, "streaming", to=[]), "IO_Graph[0] (S).streaming", "empty"),
+    (changed(listings.SYNTHETIC, *RULE, "name", to=[]), "streaming[0].name", "empty"),
     (changed(listings.SYNTHETIC, *RULE, "name", to=...), "IO_Graph[0] (S).streaming[0]", "neither"),
     (changed(listings.SYNTHETIC, *RULE, "dirname", to=["d"]), "IO_Graph[0] (S).streaming[0]", "both"),
     (changed(listings.SYNTHETIC, *RULE, "committed", to="on_closed"), "streaming[0].committed", "'on_close'?"),
@@ -371,7 +369,7 @@ def test_a_mistake_in_the_toml_form_names_its_table(line: str, message: str) -> 
 
 def test_all_mistakes_are_told_at_once() -> None:
     document = changed(changed(listings.SYNTHETIC, *RULE, "mode", to="x"), "IO_Graph", 1, "nam", to="y")
-    document = changed(document, "permanent", to=[])
+    document = changed(document, "permanent", to=[""])
     with pytest.raises(ConfigError) as raised:
         parse_workflow(text(document), "some/where.json")
     lines = str(raised.value).splitlines()
@@ -380,8 +378,32 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_one_mistake_is_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"^w\.json: permanent: the array is empty[^\n]*$"):
-        parse_workflow(text(changed(listings.SYNTHETIC, "permanent", to=[])), "w.json")
+    with pytest.raises(ConfigError, match=r"^w\.json: permanent\[0\]: it is empty[^\n]*$"):
+        parse_workflow(text(changed(listings.SYNTHETIC, "permanent", to=[""])), "w.json")
+
+
+def test_what_configurations_of_capio_have_besides_is_understood() -> None:
+    assert parse_workflow('{"name": "w", "IO_Graph": [], "permanent": [], "exclude": []}', "w.json").steps == ()
+    rules = [
+        {"name": "a", "committed": "on_close", "mode": "noupdate"},
+        {"name": "b", "committed": "on_close", "mode": "append"},
+        {"name": ["c"], "committed": "on_file:a"},
+    ]
+    steps = [{"name": "s", "output_stream": ["a", "b", "c"], "streaming": rules}, {"name": "t", "streaming": []}]
+    steps[1]["output_stream"] = []
+    document = {"$schema": "https://example.org/schema.json", "name": "w", "IO_Graph": steps}
+    workflow = parse_workflow(json.dumps({**document, "home_node_policy": {"manual": []}}), "w.json")
+    found = [(rule.patterns, str(rule.commit), str(rule.fire), rule.after) for rule in workflow.rules]
+    assert found == [
+        (("a",), "on_close", "no_update", ()),
+        (("b",), "on_close", "no_update", ()),
+        (("c",), "on_file", "update", ("a",)),
+    ]
+    assert [warning.partition(": ")[2] for warning in workflow.warnings] == [
+        "accepted; write 'no_update'",
+        "accepted; write 'no_update'",
+        "accepted; write 'on_file', and [\"a\"] as 'files_deps'",
+    ]
 
 
 def test_a_key_that_is_given_twice_is_a_mistake() -> None:

@@ -72,6 +72,7 @@ def launch_run(request: Request, *, batch: bool, output: str | None, progress: b
         workflow, root = _read(request)
         if batch:
             return asyncio.run(_run_batch(workflow, root, output, guard))
+        _repeat_warnings(workflow)
         return asyncio.run(_run(workflow, root, request, output, progress, guard))
 
     return _guarded(run)
@@ -113,6 +114,15 @@ def _read(request: Request) -> tuple[Workflow, str]:
         if name in os.environ:
             print(f"penstock: {name} has no effect: {reason}", file=sys.stderr)
     return workflow, os.path.abspath(root)
+
+
+def _repeat_warnings(workflow: Workflow) -> None:
+    """What ``stream check`` would warn of: not everybody asks it first."""
+    from penstock.streaming.language.check_warnings import remarks
+
+    for remark in remarks(workflow):
+        if remark.warning:
+            print(f"penstock: {workflow.name}: {remark.message}", file=sys.stderr)
 
 
 def _settings(workflow: Workflow, request: Request) -> Settings:

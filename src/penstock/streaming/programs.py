@@ -58,7 +58,9 @@ def examine(program: str, search: str | None = None, folder: str = ".") -> Verdi
     """Judge one program, named as a shell would name it. ``search`` is a PATH, ``folder`` where the step starts."""
     path = _find(program, os.environ.get("PATH", os.defpath) if search is None else search, folder)
     if path is None:
-        return Verdict(program, "", f"there is no program {program!r}; looked in the PATH of the step")
+        return Verdict(program, "", _why_not_found(program, folder))
+    if not os.access(path, os.X_OK):
+        return Verdict(program, "", "it is no program: it may not be executed (a script needs chmod +x)")
     way = [path]
     for _ in range(_SCRIPTS):
         try:
@@ -130,6 +132,13 @@ def _find(program: str, search: str, folder: str) -> str | None:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
+
+
+def _why_not_found(program: str, folder: str) -> str:
+    if "/" not in program:
+        return f"there is no program {program!r}; looked in the PATH of the step"
+    path = os.path.join(folder, program)
+    return "it is no program: it is a directory" if os.path.isdir(path) else f"there is no file {program!r}"
 
 
 def _interpreter(head: bytes, search: str | None, folder: str) -> str | None:

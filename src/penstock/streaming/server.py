@@ -25,7 +25,8 @@ from penstock.streaming.happenings import FileBorn, FileCommitted, Tell
 from penstock.streaming.language.model import Commit, Rule, Step, Workflow
 from penstock.streaming.processes import Watcher, ended
 from penstock.streaming.rules.coverage import Rules
-from penstock.streaming.rules.patterns import common_name
+from penstock.streaming.rules.patterns import common_name, is_literal
+from penstock.streaming.rules.sets import NameSet
 from penstock.streaming.table import (
     OTHER,
     Flag,
@@ -342,6 +343,7 @@ class Server:
         over = sum(one.bit for one in self._numbered.values() if one.ended)
         if app.state is State.OVER:
             self._warn_of_fallback(app, over)
+            self._warn_of_missing(app)
         self.table.app_over(app.number, int(app.state), app.how)
 
     def _warn_of_fallback(self, app: App, over: int) -> None:
@@ -361,11 +363,28 @@ class Server:
                 text = f"{info.name} {short[rule.commit]}: it is final because {app.name} is over"
                 self._complaints.add_of((rule.place, app.name), text)
 
-    def _is_final(self, name: str) -> bool:
-        """Whether a name is committed, or was there before and nobody makes it."""
+    def _warn_of_missing(self, app: App) -> None:
+        """Files that others read and that will never come. Where there are several nodes another one may have them."""
+        if app.elsewhere:
+            return
+        for name in filter(is_literal, app.step.output):
+            may_come = not all(self.apps[maker].ended for maker in self.rules.file(name).producers)
+            if may_come or self._born_as(name) or os.path.lexists(os.path.join(self._disk, name)):
+                continue
+            readers = [step.name for step in self.workflow.steps if name in NameSet(step.input, subtrees=True)]
+            if readers:
+                declares = f"{app.name}, which declares it as an output, has ended"
+                self._complaints.add(f"{name}, which {' and '.join(readers)} may read, was not made: {declares}")
+
+    def _born_as(self, name: str) -> Info | None:
+        """What is known of a name that this run has made."""
         slot = self.table.lookup(name)
         info = None if slot is None else self.table.info(slot)
-        if info is not None and info.flags & Flag.BORN:
+        return info if info is not None and info.flags & Flag.BORN else None
+
+    def _is_final(self, name: str) -> bool:
+        """Whether a name is committed, or was there before and nobody makes it."""
+        if info := self._born_as(name):
             return bool(info.flags & Flag.COMMITTED) or self.final_elsewhere(name)
         coverage = self.rules.file(name)
         if coverage.producers:

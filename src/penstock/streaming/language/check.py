@@ -53,7 +53,7 @@ def explain(workflow: Workflow) -> Explanation:
         workflow=workflow,
         edges=tuple(edges(workflow.steps)),
         names=tuple(_Covering(workflow, rules).names()),
-        remarks=tuple(remarks(workflow, rules)),
+        remarks=tuple(remarks(workflow)),
     )
 
 

@@ -15,7 +15,6 @@ from penstock.errors import did_you_mean
 from penstock.streaming.language.check_words import listed
 from penstock.streaming.language.model import Commit, Fire, Rule, Step, Target, Workflow
 from penstock.streaming.rules.blob import MOST_STEPS
-from penstock.streaming.rules.coverage import Rules
 from penstock.streaming.rules.graph import circle, edges
 from penstock.streaming.rules.patterns import is_literal
 from penstock.streaming.rules.sets import NameSet, meetings
@@ -34,7 +33,7 @@ class Remark(Struct, frozen=True):
     warning: bool = True
 
 
-def remarks(workflow: Workflow, rules: Rules) -> Iterator[Remark]:
+def remarks(workflow: Workflow) -> Iterator[Remark]:
     """All remarks, the ones from reading the file first."""
     yield from (Remark("language", text) for text in workflow.warnings)
     yield from _circles(workflow)

@@ -33,8 +33,9 @@ class Form(Struct, frozen=True):
     #: of an entry of homes.manual
     manual_files: str
     manual_step: str
-    #: a list that may be left out may not be empty
-    strict_lists: bool
+    #: what configurations of CAPIO have and the language does not name: no steps at all, one name without a list
+    #: around it, older words
+    lenient: bool
     #: keys that only this form has
     top_extra: tuple[str, ...] = ()
     step_extra: tuple[str, ...] = ()
@@ -70,7 +71,8 @@ JSON = Form(
     homes_too=("home-node-policy", "home_nodes"),
     manual_files="name",
     manual_step="app_node",
-    strict_lists=True,
+    lenient=True,
+    top_extra=("$schema",),
 )
 
 TOML = Form(
@@ -89,7 +91,7 @@ TOML = Form(
     homes_too=(),
     manual_files="files",
     manual_step="step",
-    strict_lists=False,
+    lenient=False,
     top_extra=("temporary", "directory", "limit"),
     step_extra=("command", "cwd", "env", "sizes", "instances"),
     implies_directories=True,

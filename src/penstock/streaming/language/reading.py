@@ -122,6 +122,17 @@ class Value(Struct, frozen=True):
     def wrong(self, message: str, *, of_meaning: bool = False) -> None:
         self.report.wrong(self.place, message, of_meaning=of_meaning)
 
+    def doubtful(self, message: str) -> None:
+        self.report.doubtful(self.place, message)
+
+    def of(self, given: object) -> Value:
+        """Something else that is meant by what was written here."""
+        return Value(given, self.place, self.report)
+
+    def as_list(self) -> Value:
+        """A text without an array around it is an array of one."""
+        return self.of([self.given]) if isinstance(self.given, str) else self
+
     def text(self) -> str | None:
         """A text that is not empty; None after a mistake."""
         if not isinstance(self.given, str):

@@ -19,6 +19,8 @@ _ALLOWED = {
     Target.DIRECTORIES: "on_termination, on_file, n_files:N (N ≥ 1)",
 }
 _MOST = 2**32 - 1
+_OLDER_ON_FILE = re.compile(r"on_file:(.+)", re.DOTALL)
+_OLDER_NO_UPDATE = ("noupdate", "append")
 # What publications call them; no value of the language, but people try.
 _SHORT = {"cot": "on_termination", "coc": "on_close", "cof": "on_file", "foc": "update", "fnu": "no_update"}
 
@@ -32,7 +34,7 @@ def read_rules(step: Table, form: Form, names: Names, step_name: str) -> tuple[R
         step.report.wrong(
             step.place, f"{form.rules!r} says how outputs are streamed, so {form.output!r} must name them"
         )
-    rules = [rule for item in written.items(1) if (rule := _read_rule(item, form, names, step_name)) is not None]
+    rules = [rule for item in written.items() if (rule := _read_rule(item, form, names, step_name)) is not None]
     return (*rules, *(_implied(rules) if form.implies_directories else ()))
 
 
@@ -45,30 +47,35 @@ def _read_rule(item: Value, form: Form, names: Names, step: str) -> Rule | None:
         problem = "has both" if files else "has neither"
         table.report.wrong(table.place, f"a rule has one of {form.files!r} and {form.directories!r}; this {problem}")
     target = Target.FILES if directories is None else Target.DIRECTORIES
-    patterns = names.read(files if target is Target.FILES else directories, 1)
-    commit, count = _read_commit(table.take(form.commit), target)
+    written = files if target is Target.FILES else directories
+    patterns = names.read(written.as_list() if written and form.lenient else written, 1)
+    commit, count, dependency = _read_commit(table.take(form.commit), target, form)
     return Rule(
         step=step,
         target=target,
         patterns=patterns,
         commit=commit,
         count=count,
-        fire=_read_fire(table.take(form.fire)),
-        after=_read_after(table, form, names, commit),
+        fire=_read_fire(table.take(form.fire), form),
+        after=_read_after(table, form, names, commit, dependency),
         place=str(table.place),
     )
 
 
-def _read_commit(written: Value | None, target: Target) -> tuple[Commit, int]:
+def _read_commit(written: Value | None, target: Target, form: Form) -> tuple[Commit, int, Value | None]:
+    """When, how often, and the file that an older spelling of on_file names with it."""
     if written is None:
-        return Commit.ON_TERMINATION, 1
+        return Commit.ON_TERMINATION, 1, None
     text = written.given
+    if form.lenient and isinstance(text, str) and (older := _OLDER_ON_FILE.fullmatch(text)):
+        written.doubtful(f"accepted; write 'on_file', and [{shown(older[1])}] as {form.after!r}")
+        return Commit.ON_FILE, 1, written.of([older[1]])
     found = _COMMIT.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         hint = f"; write {_SHORT[text.lower()]!r}" if isinstance(text, str) and text.lower() in _SHORT else ""
         hint = hint or (did_you_mean(text.partition(":")[0], map(str, Commit)) if isinstance(text, str) else "")
         written.wrong(f"{shown(text)} is not a commit rule for {target}{hint} (allowed: {_ALLOWED[target]})")
-        return Commit.ON_TERMINATION, 1
+        return Commit.ON_TERMINATION, 1, None
     commit = Commit(found[1] or found[2] or found[4])
     other = Commit.N_FILES if target is Target.FILES else Commit.ON_CLOSE
     if commit is other:
@@ -79,13 +86,16 @@ def _read_commit(written: Value | None, target: Target) -> tuple[Commit, int]:
     count = int(found[3] or found[5] or 1)
     if count > _MOST:
         written.wrong(f"{text!r} counts further than {_MOST:,}", of_meaning=True)
-    return commit, min(count, _MOST)
+    return commit, min(count, _MOST), None
 
 
-def _read_fire(written: Value | None) -> Fire:
+def _read_fire(written: Value | None, form: Form) -> Fire:
     if written is None:
         return Fire.UPDATE
     text = written.given
+    if form.lenient and text in _OLDER_NO_UPDATE:
+        written.doubtful("accepted; write 'no_update'")
+        return Fire.NO_UPDATE
     if isinstance(text, str) and text in Fire.__members__.values():
         return Fire(text)
     hint = f"; write {_SHORT[text.lower()]!r}" if isinstance(text, str) and text.lower() in _SHORT else ""
@@ -94,8 +104,12 @@ def _read_fire(written: Value | None) -> Fire:
     return Fire.UPDATE
 
 
-def _read_after(table: Table, form: Form, names: Names, commit: Commit) -> tuple[str, ...]:
+def _read_after(table: Table, form: Form, names: Names, commit: Commit, dependency: Value | None) -> tuple[str, ...]:
     written = table.take(form.after)
+    if dependency is not None:
+        if written is not None:
+            written.wrong(f"{form.commit!r} names the file already")
+        return names.read(dependency)
     if commit is Commit.ON_FILE and written is None:
         table.report.wrong(table.place, f"on_file needs {form.after!r}: the files whose commit it waits for")
     elif commit is not Commit.ON_FILE and written is not None:

@@ -31,10 +31,9 @@ def read_sections(document: Value, form: Form, source: str, root: str) -> Workfl
     directory = _read_directory(top, form, source)
     root = root or directory
     names = Names(form, root, top.take("aliases"), report)
-    at_least = 1 if form.strict_lists else 0
-    permanent, exclude, temporary = (
-        names.read(top.take(key), at_least) for key in ("permanent", "exclude", "temporary")
-    )
+    if schema := top.take("$schema"):
+        schema.text()  # for editors
+    permanent, exclude, temporary = (names.read(top.take(key)) for key in ("permanent", "exclude", "temporary"))
     steps = _read_steps(top, form, names)
     homes = _read_homes(_policy(top, form), form, names, {step.name for step in steps})
     names.mention_unused()
@@ -88,7 +87,7 @@ def _read_steps(top: Table, form: Form, names: Names) -> tuple[Step, ...]:
         return ()
     steps: list[Step] = []
     first_of: dict[str, str] = {}
-    for item in written.items(1):
+    for item in written.items(0 if form.lenient else 1):
         table = item.table(form.step_keys, keys_of_the_other(form))
         if table is None:
             continue
@@ -139,7 +138,7 @@ def _read_homes(written: Value | None, form: Form, names: Names, steps: set[str]
     if table is None:
         return Homes()
     manual = table.take("manual")
-    homes = (_read_manual(item, form, names, steps) for item in (manual.items(1) if manual else ()))
+    homes = (_read_manual(item, form, names, steps) for item in (manual.items() if manual else ()))
     return Homes(
         create=names.read(table.take("create")),
         hashing=names.read(table.take("hashing")),

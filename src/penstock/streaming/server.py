@@ -22,11 +22,11 @@ from penstock.streaming.apps import App, State
 from penstock.streaming.complaints import Complaints, told_violation
 from penstock.streaming.dependents import Dependents
 from penstock.streaming.happenings import FileBorn, FileCommitted, Tell
-from penstock.streaming.language.model import Commit, Rule, Step, Workflow
+from penstock.streaming.language.model import Rule, Step, Workflow
 from penstock.streaming.processes import Watcher, ended
+from penstock.streaming.promises import final_by_default, never_made
 from penstock.streaming.rules.coverage import Rules
-from penstock.streaming.rules.patterns import common_name, is_literal
-from penstock.streaming.rules.sets import NameSet
+from penstock.streaming.rules.patterns import common_name
 from penstock.streaming.table import (
     OTHER,
     Flag,
@@ -342,39 +342,12 @@ class Server:
     def _over(self, app: App) -> None:
         over = sum(one.bit for one in self._numbered.values() if one.ended)
         if app.state is State.OVER:
-            self._warn_of_fallback(app, over)
-            self._warn_of_missing(app)
+            beside = Flag.COMMITTED | Flag.REMOVED | Flag.MOVED | Flag.REMOTE | Flag.SYMLINK
+            for place, text in final_by_default(self.table.iterate(Flag.BORN, beside), self.rule_of, app, over):
+                self._complaints.add_of((place, app.name), text)
+            for text in never_made(app, self.workflow, self._is_there, self._makers_left):
+                self._complaints.add(text)
         self.table.app_over(app.number, int(app.state), app.how)
-
-    def _warn_of_fallback(self, app: App, over: int) -> None:
-        """Files that are final only because nobody is left to write them, although a rule promised more."""
-        beside = Flag.COMMITTED | Flag.REMOVED | Flag.MOVED | Flag.REMOTE | Flag.SYMLINK
-        for info in self.table.iterate(Flag.BORN, beside):
-            rule = self.rule_of(info)
-            makers = info.makers if info.flags & Flag.DIRECTORY else info.producers
-            if rule is None or rule.implied or makers & ~over or not makers & app.bit:
-                continue
-            short = {
-                Commit.ON_CLOSE: f"was closed {info.closes} times, not {rule.count}",
-                Commit.N_FILES: f"has {info.entries} entries, not {rule.count}",
-                Commit.ON_FILE: f"waited for {', '.join(rule.after)}",
-            }
-            if rule.commit in short:
-                text = f"{info.name} {short[rule.commit]}: it is final because {app.name} is over"
-                self._complaints.add_of((rule.place, app.name), text)
-
-    def _warn_of_missing(self, app: App) -> None:
-        """Files that others read and that will never come. Where there are several nodes another one may have them."""
-        if app.elsewhere:
-            return
-        for name in filter(is_literal, app.step.output):
-            may_come = not all(self.apps[maker].ended for maker in self.rules.file(name).producers)
-            if may_come or self._born_as(name) or os.path.lexists(os.path.join(self._disk, name)):
-                continue
-            readers = [step.name for step in self.workflow.steps if name in NameSet(step.input, subtrees=True)]
-            if readers:
-                declares = f"{app.name}, which declares it as an output, has ended"
-                self._complaints.add(f"{name}, which {' and '.join(readers)} may read, was not made: {declares}")
 
     def _born_as(self, name: str) -> Info | None:
         """What is known of a name that this run has made."""
@@ -382,13 +355,18 @@ class Server:
         info = None if slot is None else self.table.info(slot)
         return info if info is not None and info.flags & Flag.BORN else None
 
+    def _is_there(self, name: str) -> bool:
+        return self._born_as(name) is not None or os.path.lexists(os.path.join(self._disk, name))
+
+    def _makers_left(self, name: str) -> bool:
+        return not all(self.apps[step].ended for step in self.rules.file(name).producers)
+
     def _is_final(self, name: str) -> bool:
         """Whether a name is committed, or was there before and nobody makes it."""
         if info := self._born_as(name):
             return bool(info.flags & Flag.COMMITTED) or self.final_elsewhere(name)
-        coverage = self.rules.file(name)
-        if coverage.producers:
-            return all(self.apps[step].ended for step in coverage.producers)
+        if self.rules.file(name).producers:
+            return not self._makers_left(name)
         return os.path.lexists(os.path.join(self._disk, name))
 
     def _look_at_slots(self) -> None:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -198,8 +198,11 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def relay(listed: int, real: int) -> Iterator[None]:
-    """Passes connections on from one port of this machine to another, for as long as it is open."""
+def relay(listed: int, real: int, holds_back: Callable[[bytes], bool] = lambda line: False) -> Iterator[None]:
+    """Passes connections on from one port of this machine to another, for as long as it is open.
+
+    News of the server behind it come one by one, each once ``holds_back`` does not hold it back any more.
+    """
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -208,13 +211,28 @@ def relay(listed: int, real: int) -> Iterator[None]:
                 await writer.drain()
         writer.close()
 
+    async def pump_news(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """An answer in chunks; its head first."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            writer.write(await reader.readuntil(b"\r\n\r\n"))
+            while size := await reader.readline():
+                for line in (await reader.readexactly(int(size, 16) + 2))[:-2].splitlines(keepends=True):
+                    while holds_back(line):
+                        await asyncio.sleep(0.005)
+                    writer.write(b"%x\r\n%s\r\n" % (len(line), line))
+                    await writer.drain()
+        writer.close()
+
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there = await asyncio.open_connection("127.0.0.1", real)
         except OSError:
             writer.close()
             return
-        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+        asked = await reader.readline()
+        there[1].write(asked)
+        answers = pump_news if asked.startswith(b"GET /feed") else pump
+        await asyncio.gather(pump(reader, there[1]), answers(there[0], writer))
 
     async def listen(is_open: threading.Event, over: asyncio.Event) -> None:
         async with await asyncio.start_server(connect, "127.0.0.1", listed):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import os
 from collections.abc import Callable
 
 import msgspec
@@ -50,13 +51,12 @@ class Federation:
         joined = Joined(own, _digest(server, settings))
         self._replicas = Replicas(files)
         self._feed = Feed(joined)
-        self._serving = Serving(server.table, self._replicas, self._feed, settings.token)
+        self._serving = Serving(server.table, self._replicas, self._feed, settings.token, server.read_journal)
         self._pulling = Pulling(server.table, settings.prefetch, self._sources_of, self._arrived, self._lost)
         self._hearing = Hearing(server, self._replicas, self._pulling, names, own, settings.prefetch, stop)
         self._telling = Telling(server, self._replicas, self._feed, self._is_remote)
         self._telling.failed_elsewhere = self._hearing.failed_elsewhere
         others = [node for node in settings.nodes if node.name != own]
-        self._sources = {node.name: Source(node, settings.token) for node in others}
         self._followers = {
             node.name: Follower(
                 node,
@@ -67,6 +67,9 @@ class Federation:
                 functools.partial(self._ended, node.name),
             )
             for node in others
+        }
+        self._sources = {
+            node.name: Source(node, settings.token, self._followers[node.name].caught_up) for node in others
         }
         #: nodes that may still want something
         self._needing: set[str] = set()
@@ -155,21 +158,21 @@ class Federation:
                 self._hearing.ran(self._settings.own.name, record.app, instance_of(record))
             case Note.CLOSED:
                 self._hearing.written_here(record.slot)
-            case Note.MOVED:
+            case Note.MOVED if record.pid != os.getpid():
                 self._follow_rename(record)
         self._telling.record(record)
 
     def _follow_rename(self, record: Record) -> None:
         source, target = self._server.table.info(record.slot), self._server.table.info(record.a)
         if source is not None and target is not None:
-            self._hearing.follow_rename(source.name, target.name)
+            self._hearing.moved_here(source, target)
 
     def _judged(self) -> None:
         lives = not self._leaving and any(app.lives for app in self._server.apps.values())
         self._telling.report(needs=lives or self._pulling.busy)
 
     def _is_remote(self, name: str) -> bool:
-        return name in self._pulling.files
+        return name in self._pulling.files or self._replicas.is_copy(name)
 
     def _is_final(self, name: str) -> bool:
         file = self._pulling.files.get(name)

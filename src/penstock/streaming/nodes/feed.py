@@ -117,7 +117,14 @@ class Follower:
         #: told once, with a reason unless it left in order
         self._ended = ended
         self._received = 0
+        self._more = asyncio.Event()
         self._heard = False
+
+    async def caught_up(self, told: int) -> None:
+        """Return when the first ``told`` records have come, or none will come any more."""
+        while self._received < told and not self.gone:
+            self._more.clear()
+            await self._more.wait()
 
     async def follow(self) -> None:
         """Read until there is nothing more to come."""
@@ -142,6 +149,7 @@ class Follower:
                 deadline = loop.time() + _COMES_BACK
             await asyncio.sleep(_AGAIN)
         self.gone = True
+        self._more.set()
         self._ended(reason)
 
     async def _read(self) -> None:
@@ -179,6 +187,7 @@ class Follower:
                 if isinstance(record, Leaving):
                     self.leaving = True
                 self._apply(record)
+                self._more.set()
 
     def _check(self, said: Joined) -> None:
         if said.node != self.node.name:

@@ -7,6 +7,7 @@ is ever opened, made or removed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import secrets
@@ -109,7 +110,11 @@ class Replicas:
         """Follow a change of names, of a whole directory too."""
         source, target = self.path(old), self.path(new)
         self._make_parents(target)
-        os.rename(source, target)
+        _merge(source, target)
+        self.note_rename(old, new)
+
+    def note_rename(self, old: str, new: str) -> None:
+        """Copies have other names."""
         self._made = {
             new + name[len(old) :] if name == old or name.startswith(old + "/") else name for name in self._made
         }
@@ -124,9 +129,17 @@ class Replicas:
                 os.unlink(path)
         self._made.discard(name)
 
+    def is_copy(self, name: str) -> bool:
+        """Whether it was made here for another node."""
+        return name in self._made
+
     def keep(self, name: str) -> None:
         """This node is the file's home: its copy stays when the workflow ends."""
         self._made.discard(name)
+
+    def keep_no_more(self, name: str) -> None:
+        """It is a copy by another name now, of which this node need not be the home."""
+        self._made.add(name)
 
     def clear(self) -> None:
         """Remove all copies that are not kept, and directories that were made for them."""
@@ -135,3 +148,15 @@ class Replicas:
         for folder in reversed(self._made_folders):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
+
+
+def _merge(source: str, target: str) -> None:
+    """Rename; into a directory that is not empty here, since files of this node lie in it, entry by entry."""
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        for entry in os.listdir(source):
+            _merge(os.path.join(source, entry), os.path.join(target, entry))
+        os.rmdir(source)

@@ -34,10 +34,13 @@ from penstock.streaming.native import interposer_path
 _SERVE = """
 import sys
 from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
-config, folder, memory, nodes, node, token, prefetch, limit, listen = sys.argv[1:]
-among = NodesRequest(nodes, node, listen or None, token, prefetch or None)
+config, folder, memory, nodes, node, token, prefetch, limit, listen, lost_after = sys.argv[1:]
+among = NodesRequest(nodes, node, listen or None, token, prefetch or None, lost_after or None)
 raise SystemExit(launch_serve(Request(config, folder, memory == "memory", False, limit or None, "30s", False, among)))
 """
+
+#: how long a server may be silent where the test is not about that: it may be stopped, or its machine busy
+_PATIENT = "60s"
 
 
 class Node:
@@ -142,21 +145,30 @@ class Cluster:
         memory: bool = False,
         form: str = "toml",
         listen: Mapping[str, str] = MappingProxyType({}),
+        lost_after: str = _PATIENT,
     ) -> Cluster:
         """Start a server on each node, all at once; ``listen`` says where, if not at the address that is listed."""
         config = self.folder / f"flow.{form}"
         config.write_text(textwrap.dedent(text))
         for node in self.nodes.values():
-            where = listen.get(node.name, "")
-            node.server = self.server_of(node, config, prefetch=prefetch, limit=limit, memory=memory, listen=where)
+            options = [prefetch, limit, listen.get(node.name, ""), lost_after]
+            node.server = self.server_of(node, config, *options, memory=memory)
         return self
 
     def server_of(
-        self, node: Node, config: Path, *, prefetch: str = "", limit: str = "", memory: bool = False, listen: str = ""
+        self,
+        node: Node,
+        config: Path,
+        prefetch: str = "",
+        limit: str = "",
+        listen: str = "",
+        lost_after: str = _PATIENT,
+        *,
+        memory: bool = False,
     ) -> subprocess.Popen[str]:
         """The server of one node."""
         words = [str(config), str(node.work), "memory" if memory else "", self.listed, node.name, str(self.token)]
-        return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit, listen])
+        return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit, listen, lost_after])
 
     def finish(self) -> dict[str, Ended]:
         """End all servers in order."""

@@ -62,6 +62,7 @@ class Federation:
                 node,
                 settings.token,
                 joined,
+                settings.lost_after,
                 functools.partial(self._met, node.name),
                 functools.partial(self._heard, node.name),
                 functools.partial(self._ended, node.name),

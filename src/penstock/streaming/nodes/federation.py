@@ -42,14 +42,14 @@ _LOOK = 0.05
 class Federation:
     """The ties of this node to the others."""
 
-    def __init__(self, settings: NodeSettings, server: Server, files: str, stop: Callable[[str], None]) -> None:
+    def __init__(self, settings: NodeSettings, server: Server, replicas: Replicas, stop: Callable[[str], None]) -> None:
         self._settings = settings
         self._server = server
         self._stop = stop
         own = settings.own.name
         names = tuple(node.name for node in settings.nodes)
         joined = Joined(own, _digest(server, settings))
-        self._replicas = Replicas(files)
+        self._replicas = replicas
         self._feed = Feed(joined)
         self._serving = Serving(server.table, self._replicas, self._feed, settings.token, server.read_journal)
         self._pulling = Pulling(server.table, settings.prefetch, self._sources_of, self._arrived, self._lost)

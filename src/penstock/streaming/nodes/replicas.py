@@ -12,7 +12,9 @@ import os
 import posixpath
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from penstock.streaming.copies import CopyList
 
 __all__ = ["Replicas", "is_proper_name"]
 
@@ -34,10 +36,13 @@ def is_proper_name(name: str) -> bool:
 class Replicas:
     """The workflow's directory on this node, as the other nodes may use it."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, listed: CopyList | None = None) -> None:
         self.root = os.path.realpath(root)
+        #: directories that were made for copies, each before what lies in it
         self._made_folders: list[str] = []
         self._made: set[str] = set()
+        #: None where the directory goes with its server
+        self._listed = listed
 
     @contextlib.contextmanager
     def marked(self) -> Iterator[str]:
@@ -78,14 +83,25 @@ class Replicas:
         self._make_parents(path)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, mode | 0o700)
-            self._made_folders.append(path)
+            self._note_folder(path)
 
     def _make_parents(self, path: str) -> None:
         parent = os.path.dirname(path)
         if not os.path.isdir(parent):
             self._make_parents(parent)
             os.mkdir(parent, 0o755)
-            self._made_folders.append(parent)
+            self._note_folder(parent)
+
+    def _note_folder(self, path: str) -> None:
+        name = os.path.relpath(path, self.root)
+        self._made_folders.append(name)
+        if self._listed is not None:
+            self._listed.add(name)
+
+    def _note(self, name: str) -> None:
+        self._made.add(name)
+        if self._listed is not None:
+            self._listed.add(name)
 
     def make_placeholder(self, name: str, mode: int) -> int:
         """An empty file in place of whatever an earlier run left; returns a descriptor to fill it with."""
@@ -93,9 +109,10 @@ class Replicas:
         self._make_parents(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        self._made.add(name)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(path, flags, mode & 0o777 | 0o600)
+        descriptor = os.open(path, flags, mode & 0o777 | 0o600)
+        self._note(name)
+        return descriptor
 
     def make_link(self, name: str, target: str) -> None:
         """A symbolic link."""
@@ -103,8 +120,8 @@ class Replicas:
         self._make_parents(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        self._made.add(name)
         os.symlink(target, path)
+        self._note(name)
 
     def rename(self, old: str, new: str) -> None:
         """Follow a change of names, of a whole directory too."""
@@ -115,9 +132,16 @@ class Replicas:
 
     def note_rename(self, old: str, new: str) -> None:
         """Copies have other names."""
-        self._made = {
-            new + name[len(old) :] if name == old or name.startswith(old + "/") else name for name in self._made
-        }
+
+        def renamed(names: Iterable[str]) -> list[tuple[str, str]]:
+            return [(name, new + name[len(old) :]) for name in names if name == old or name.startswith(old + "/")]
+
+        for before, after in renamed(self._made):
+            self._made.discard(before)
+            self._note(after)
+        for before, after in renamed(self._made_folders):
+            self._made_folders.remove(before)
+            self._note_folder(os.path.join(self.root, after))
 
     def remove(self, name: str, *, even_own: bool = False) -> None:
         """Follow a removal; of a file that was made on this node only if a program of another node said so."""
@@ -136,10 +160,13 @@ class Replicas:
     def keep(self, name: str) -> None:
         """This node is the file's home: its copy stays when the workflow ends."""
         self._made.discard(name)
+        if self._listed is not None:
+            self._listed.keep(name)
 
     def keep_no_more(self, name: str) -> None:
         """It is a copy by another name now, of which this node need not be the home."""
-        self._made.add(name)
+        if name not in self._made:
+            self._note(name)
 
     def clear(self) -> None:
         """Remove all copies that are not kept, and directories that were made for them."""
@@ -147,7 +174,9 @@ class Replicas:
             self.remove(name)
         for folder in reversed(self._made_folders):
             with contextlib.suppress(OSError):
-                os.rmdir(folder)
+                os.rmdir(os.path.join(self.root, folder))
+        if self._listed is not None:
+            self._listed.close()
 
 
 def _merge(source: str, target: str) -> None:

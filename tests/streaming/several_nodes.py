@@ -210,10 +210,13 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def relay(listed: int, real: int, holds_back: Callable[[bytes], bool] = lambda line: False) -> Iterator[None]:
+def relay(
+    listed: int, real: int, holds_back: Callable[[str, bytes], bool] = lambda node, line: False
+) -> Iterator[None]:
     """Passes connections on from one port of this machine to another, for as long as it is open.
 
-    News of the server behind it come one by one, each once ``holds_back`` does not hold it back any more.
+    News of the server behind it come one by one to each node that listens, each once ``holds_back`` does not hold it
+    back any more.
     """
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -223,13 +226,13 @@ def relay(listed: int, real: int, holds_back: Callable[[bytes], bool] = lambda l
                 await writer.drain()
         writer.close()
 
-    async def pump_news(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pump_news(node: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """An answer in chunks; its head first."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             writer.write(await reader.readuntil(b"\r\n\r\n"))
             while size := await reader.readline():
                 for line in (await reader.readexactly(int(size, 16) + 2))[:-2].splitlines(keepends=True):
-                    while holds_back(line):
+                    while holds_back(node, line):
                         await asyncio.sleep(0.005)
                     writer.write(b"%x\r\n%s\r\n" % (len(line), line))
                     await writer.drain()
@@ -243,8 +246,9 @@ def relay(listed: int, real: int, holds_back: Callable[[bytes], bool] = lambda l
             return
         asked = await reader.readline()
         there[1].write(asked)
-        answers = pump_news if asked.startswith(b"GET /feed") else pump
-        await asyncio.gather(pump(reader, there[1]), answers(there[0], writer))
+        listens = re.match(rb"GET /feed.*&node=(\w+)", asked)
+        answers = pump_news(listens[1].decode(), there[0], writer) if listens else pump(there[0], writer)
+        await asyncio.gather(pump(reader, there[1]), answers)
 
     async def listen(is_open: threading.Event, over: asyncio.Event) -> None:
         async with await asyncio.start_server(connect, "127.0.0.1", listed):

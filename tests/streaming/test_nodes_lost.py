@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
 def test_a_link_that_is_cut_is_noticed_after_the_time_that_is_set(start: Callable[[], Cluster]) -> None:
     cluster, cut = start(), False
     listed, real = int(cluster["a"].address.rpartition(":")[2]), free_ports(1)[0]
-    with relay(listed, real, lambda line: cut):
+    with relay(listed, real, lambda node, line: cut):
         cluster.serve(FLOW, listen={"a": f"127.0.0.1:{real}"}, lost_after="2s")
         writer = cluster["a"].program("make", "exec > part-1; /bin/echo something; exec sleep 60")
         reader = cluster["b"].program("read", "cat part-1")

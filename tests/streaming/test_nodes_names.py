@@ -36,8 +36,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
 
 
 @contextmanager
-def news_through(cluster: Cluster, text: str, holds_back: Callable[[bytes], bool]) -> Iterator[None]:
-    """Servers of which the second hears of the first only what is not held back."""
+def news_through(cluster: Cluster, text: str, holds_back: Callable[[str, bytes], bool]) -> Iterator[None]:
+    """Servers of which the others hear of the first only what is not held back."""
     listed, real = int(cluster["a"].address.rpartition(":")[2]), free_ports(1)[0]
     with relay(listed, real, holds_back):
         cluster.serve(text, listen={"a": f"127.0.0.1:{real}"})
@@ -50,7 +50,7 @@ def test_who_opens_a_file_before_its_new_name_has_come_all_the_way_reads_all_of_
     """Whatever is told of the new name before the change of names must not be taken for a file of its own."""
     cluster, opened = start(), tmp_path / "opened"
 
-    def holds_back(line: bytes) -> bool:
+    def holds_back(node: str, line: bytes) -> bool:
         if b'"moved"' in line:
             becomes(opened.exists, 1)
         return False
@@ -66,7 +66,7 @@ def test_what_is_fetched_by_the_old_name_comes_by_the_new_one(start: Callable[[]
     """The file has its new name where it is made, but the reader's node has not heard of it yet."""
     cluster, seen, go = start(), tmp_path / "seen", tmp_path / "go"
 
-    with news_through(cluster, FLOW, lambda line: b'"moved"' in line and not go.exists()):
+    with news_through(cluster, FLOW, lambda node, line: b'"moved"' in line and not go.exists()):
         reader = cluster["b"].program("read", f"exec < part-1; dd bs=6 count=1 status=none; touch {seen}; cat")
         writer = cluster["a"].program(
             "make",
@@ -182,11 +182,42 @@ def test_a_reader_may_rename_what_it_has_read(start: Callable[[], Cluster]) -> N
     assert not cluster["a"].holds("part-1") and not cluster["b"].holds("mine")
 
 
+def test_a_reader_may_put_a_file_of_its_own_in_the_place_of_one_that_it_removes(start: Callable[[], Cluster]) -> None:
+    cluster = start().serve(FLOW)
+    cluster["a"].run("make", "echo theirs > scratch").expect()
+    eventually(lambda: cluster["b"].holds("scratch"))
+    assert cluster["b"].run("read", "cat scratch; rm scratch; seq 1000 > scratch").expect().out == "theirs\n"
+    seen: set[str] = set()
+    eventually(lambda: seen.add(cluster["a"].run("late", "cat scratch || echo gone").expect().out) or TEXT in seen)
+    assert seen <= {"theirs\n", "gone\n", TEXT}
+    for told in cluster.finish().values():
+        told.expect()
+    assert cluster["b"].bytes_of("scratch") == TEXT.encode()
+    assert not cluster["a"].holds("scratch")
+
+
+def test_a_new_name_that_is_heard_before_the_birth_of_the_file_counts_all_the_same(tmp_path: Path) -> None:
+    """One node makes a file, another one renames it, and a third hears of that first."""
+    held = True
+    with (
+        on_loopback(tmp_path, 3) as cluster,
+        news_through(cluster, FLOW, lambda node, line: held and node == "c" and b'"part-1"' in line),
+    ):
+        cluster["a"].run("make", "seq 1000 > part-1").expect()
+        eventually(lambda: cluster["b"].holds("part-1"))
+        cluster["b"].run("read", "mv part-1 mine; echo > told").expect()
+        eventually(lambda: cluster["c"].holds("told"))
+        held = False
+        eventually(lambda: cluster["c"].holds("mine"))
+        assert not cluster["c"].holds("part-1")
+        assert cluster["c"].run("read", "cat mine").expect().out == TEXT
+
+
 def test_a_directory_that_is_renamed_joins_that_of_another_node(start: Callable[[], Cluster]) -> None:
     flow = FLOW.replace('name = "make"', 'name = "make"\n    instances = 2', 1)
     cluster = start()
     held = True
-    with news_through(cluster, flow, lambda line: held and b'"moved"' in line):
+    with news_through(cluster, flow, lambda node, line: held and b'"moved"' in line):
         cluster["a"].run("make:0", "mkdir new; seq 1000 > new/a; mv new parts").expect()
         cluster["b"].run("make:1", "mkdir parts; echo b > parts/b").expect()
         held = False

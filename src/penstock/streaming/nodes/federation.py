@@ -159,14 +159,18 @@ class Federation:
                 self._hearing.ran(self._settings.own.name, record.app, instance_of(record))
             case Note.CLOSED:
                 self._hearing.written_here(record.slot)
-            case Note.MOVED if record.pid != os.getpid():
-                self._follow_rename(record)
+            case Note.MOVED | Note.REMOVED if record.pid != os.getpid():
+                self._follow(record)
         self._telling.record(record)
 
-    def _follow_rename(self, record: Record) -> None:
-        source, target = self._server.table.info(record.slot), self._server.table.info(record.a)
+    def _follow(self, record: Record) -> None:
+        """A program of this node has changed or removed a name, maybe of another node's file."""
+        source = self._server.table.info(record.slot)
+        target = self._server.table.info(record.a) if record.kind is Note.MOVED else None
         if source is not None and target is not None:
             self._hearing.moved_here(source, target)
+        elif source is not None:
+            self._hearing.removed_here(source)
 
     def _judged(self) -> None:
         lives = not self._leaving and any(app.lives for app in self._server.apps.values())
@@ -202,7 +206,7 @@ class Federation:
                 self._hearing.apply(node, record)
 
     def _sources_of(self, file: RemoteFile) -> list[Source]:
-        names = dict.fromkeys([self._hearing.home(file), file.maker])
+        names = [file.maker] if file.only_from_maker else dict.fromkeys([self._hearing.home(file), file.maker])
         return [self._sources[name] for name in names if name in self._sources and not self._followers[name].gone]
 
     def _arrived(self, file: RemoteFile) -> None:

@@ -142,9 +142,10 @@ class Hearing:
                 self._bear(name, record)
             else:
                 slot = self._obtain(name)
-                self._expect(slot)
+                made_again = self._expect(slot)
                 descriptor = self._replicas.make_placeholder(name, record.mode)
                 file = RemoteFile(name, slot, node, descriptor, record.mode)
+                file.only_from_maker = made_again
                 self._pulling.add(file)
                 self._bear(name, record)
                 self._fetch_unasked(file)
@@ -154,14 +155,15 @@ class Hearing:
                 self._moved(mover, moved)
         self._server.read_journal()
 
-    def _expect(self, slot: int) -> None:
-        """Nobody reads on at this name until the bytes of another node have come, whatever was there before."""
+    def _expect(self, slot: int) -> bool:
+        """Nobody reads on at this name until bytes of another node have come; returns whether it had others before."""
         info = self._table.info(slot)
         assert info is not None
         self._table.set_flags(slot, Flag.REMOTE, Flag.COMMITTED | Flag.STREAMED)
         self._table.code.ps_truncated(slot, 0)
         if info.file.fire == _NO_UPDATE:
             self._table.set_flags(slot, Flag.STREAMED)
+        return bool(info.flags & (Flag.BORN | Flag.REMOVED))
 
     def _is_free(self, node: str, name: str) -> bool:
         """Whether nobody here, and no other node, has made a file of that name already."""
@@ -227,14 +229,10 @@ class Hearing:
         if info is None or not info.flags & Flag.BORN:
             self._ahead[old] = node, record
             return
-        moving = [
-            (file, new + name[len(old) :])
-            for name, file in self._pulling.files.items()
-            if name == old or name.startswith(old + "/")
-        ]
         if old in self._pulling.files and not self._yields(new, node):
             self._removed(old)
             return
+        moving = [(file, new + file.name[len(old) :]) for file in self._at_or_below(old, info)]
         for _, name in moving:
             self._expect(self._obtain(name))
         self._replicas.rename(old, new)
@@ -245,6 +243,11 @@ class Hearing:
         for file, name in moving:
             self._follow(file, name)
         self._server.read_journal()
+
+    def _at_or_below(self, name: str, info: Info) -> list[RemoteFile]:
+        if not info.flags & Flag.DIRECTORY:
+            return [self._pulling.files[name]] if name in self._pulling.files else []
+        return [file for file in self._pulling.files.values() if file.name.startswith(name + "/")]
 
     def _yields(self, name: str, node: str) -> bool:
         """Whether a file of another node may take this name: not that of a file of this node."""
@@ -278,6 +281,15 @@ class Hearing:
             self._pulling.drop(replaced)
             self._replicas.keep(name)
             self._table.set_flags(replaced.slot, 0, Flag.REMOTE)
+
+    def removed_here(self, info: Info) -> None:
+        """A program of this node has removed a file of another node: what gets the name next is another one."""
+        file = self._pulling.files.get(info.name)
+        if file is not None:
+            self._pulling.drop(file)
+            self._table.set_flags(info.slot, 0, Flag.REMOTE)
+        if self._replicas.is_copy(info.name):
+            self._replicas.keep(info.name)
 
     def moved_here(self, source: Info, target: Info) -> None:
         """A program of this node has changed a name."""

@@ -39,6 +39,8 @@ class RemoteFile:
         self.descriptors = [descriptor]
         self.mode = mode
         self.mtime_ns: int | None = None
+        #: its name has stood for another file before, of which other nodes than the maker may still have copies
+        self.only_from_maker = False
         #: known once it is final
         self.size: int | None = None
         #: size and time of change when it was final by an earlier name
@@ -112,6 +114,7 @@ class RemoteFile:
 
     def not_final_yet(self) -> None:
         """What was said of it by an earlier name does not hold by this one."""
+        self.only_from_maker = True
         if self.size is not None:
             self.was_final = self.size, self.mtime_ns
         self.size = None

@@ -12,7 +12,7 @@ import os
 import posixpath
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from penstock.streaming.copies import CopyList
 
@@ -132,16 +132,16 @@ class Replicas:
 
     def note_rename(self, old: str, new: str) -> None:
         """Copies have other names."""
-
-        def renamed(names: Iterable[str]) -> list[tuple[str, str]]:
-            return [(name, new + name[len(old) :]) for name in names if name == old or name.startswith(old + "/")]
-
-        for before, after in renamed(self._made):
-            self._made.discard(before)
-            self._note(after)
-        for before, after in renamed(self._made_folders):
-            self._made_folders.remove(before)
-            self._note_folder(os.path.join(self.root, after))
+        if old in self._made:
+            self._made.discard(old)
+            self._note(new)
+        elif os.path.isdir(os.path.join(self.root, new)):
+            for name in [name for name in self._made if name.startswith(old + "/")]:
+                self._made.discard(name)
+                self._note(new + name[len(old) :])
+            for name in [name for name in self._made_folders if name == old or name.startswith(old + "/")]:
+                self._made_folders.remove(name)
+                self._note_folder(os.path.join(self.root, new + name[len(old) :]))
 
     def remove(self, name: str, *, even_own: bool = False) -> None:
         """Follow a removal; of a file that was made on this node only if a program of another node said so."""

@@ -295,7 +295,7 @@ enum ps_note_kind {
     PS_NOTE_CLOSED,       /* a counted close: a = closes so far, b = writers left */
     PS_NOTE_COMMITTED,    /* a = bytes written at the front */
     PS_NOTE_REMOVED,
-    PS_NOTE_MOVED,        /* a = slot of the new name */
+    PS_NOTE_MOVED,        /* a = slot of the new name, b = 1: with its directory; before its birth there */
     PS_NOTE_VIOLATION,    /* a = enum ps_violation, b = offset */
     PS_NOTE_WAITING,      /* a wait went to sleep: a = enum ps_wait_kind, b = end wanted */
     PS_NOTE_WENT_ON,      /* and ended: a = kind, b = nanoseconds slept */

@@ -107,8 +107,8 @@ void ps_removed(uint32_t slot, uint32_t app) {
                   (parent == PS_NONE || ps_listed_early(parent, slot));
     ps_forget_entry_locked(slot);
     ps_change_flags(s, PS_REMOVED, PS_BORN | PS_DIRECTORY | PS_SYMLINK);
+    ps_note(PS_NOTE_REMOVED, slot, 0, 0); /* before another file of that name is born */
     ps_unlock(&ps->mutex);
-    ps_note(PS_NOTE_REMOVED, slot, 0, 0);
     if (missed && parent != PS_NONE && ps_slots[parent].directory.fire == PS_NO_UPDATE)
         ps_violation(slot, PS_REMOVED_ENTRY, 0);
 }

@@ -2,6 +2,9 @@
  *
  * The new name gets a slot of its own, since readers may sleep there already, and the old slot points to it for good
  * (PS_MOVED): whoever holds the old number acts on the new slot. The old name is free for another file at once.
+ *
+ * The journal tells the move before the birth and the commit that come with it: other nodes follow it with the copy
+ * that they have, and must not take the new name for another file first.
  */
 #include "table_sys.h"
 
@@ -55,7 +58,7 @@ static void born_from_outside(uint32_t slot, uint32_t app) {
     ps_unlock(ps_stripe(slot));
 }
 
-static void take_over(uint32_t from, uint32_t to, uint32_t app) {
+static void take_over(uint32_t from, uint32_t to, uint32_t app, bool below) {
     struct ps_slot *f = ps_slots + from, *t = ps_slots + to;
     uint32_t target_flags = atomic_load(&t->flags);
     if (target_flags & PS_COMMITTED)
@@ -76,6 +79,7 @@ static void take_over(uint32_t from, uint32_t to, uint32_t app) {
     t->closes += f->closes;
     ps_raise_flags(t, atomic_load(&f->flags) & (PS_MAPPED | PS_READS_BACK | PS_FULL | PS_REMOTE));
     ps_cut_extents(f, 0);
+    ps_note(PS_NOTE_MOVED, from, to, below); /* under the stripes: a writer that closes meanwhile may commit */
     unlock_two(from, to);
     ps_born_locked(to, app, kind_of(f));
     if (ps_lock(ps_stripe(to))) {
@@ -85,14 +89,13 @@ static void take_over(uint32_t from, uint32_t to, uint32_t app) {
     ps_wake(f);
     ps_wake(t);
     if (atomic_load(&f->flags) & PS_SHOWN) ps_violation(from, PS_RENAMED_ENTRY, 0);
-    ps_note(PS_NOTE_MOVED, from, to, 0);
 }
 
-static void move_one(uint32_t from, const char *to, size_t to_bytes, uint32_t app) {
+static void move_one(uint32_t from, const char *to, size_t to_bytes, uint32_t app, bool below) {
     uint32_t target = ps_obtain_locked(to, to_bytes);
     if (target == PS_NONE || target == from) return;
     if (from != PS_NONE && (atomic_load(&ps_slots[from].flags) & PS_BORN))
-        take_over(from, target, app);
+        take_over(from, target, app, below);
     else
         born_from_outside(target, app);
 }
@@ -109,7 +112,7 @@ static void move_below(const char *from, size_t from_bytes, const char *to, size
         if (to_bytes + rest > PS_NAME_MAX) continue;
         memcpy(moved, to, to_bytes);
         memcpy(moved + to_bytes, name + from_bytes, rest);
-        move_one(slot, moved, to_bytes + rest, app);
+        move_one(slot, moved, to_bytes + rest, app, true);
     }
 }
 
@@ -118,7 +121,7 @@ void ps_renamed(const char *from, size_t from_bytes, const char *to, size_t to_b
     if (!ps_lock(&ps->mutex)) return;
     uint32_t source = ps_lookup(from, from_bytes);
     bool directory = source != PS_NONE && (atomic_load(&ps_slots[source].flags) & PS_DIRECTORY);
-    move_one(source, to, to_bytes, app);
+    move_one(source, to, to_bytes, app, false);
     if (directory) move_below(from, from_bytes, to, to_bytes, app);
     ps_unlock(&ps->mutex);
 }

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -34,10 +34,13 @@ from penstock.streaming.native import interposer_path
 _SERVE = """
 import sys
 from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
-config, folder, memory, nodes, node, token, prefetch, limit, listen = sys.argv[1:]
-among = NodesRequest(nodes, node, listen or None, token, prefetch or None)
+config, folder, memory, nodes, node, token, prefetch, limit, listen, lost_after = sys.argv[1:]
+among = NodesRequest(nodes, node, listen or None, token, prefetch or None, lost_after or None)
 raise SystemExit(launch_serve(Request(config, folder, memory == "memory", False, limit or None, "30s", False, among)))
 """
+
+#: how long a server may be silent where the test is not about that: it may be stopped, or its machine busy
+_PATIENT = "60s"
 
 
 class Node:
@@ -142,21 +145,30 @@ class Cluster:
         memory: bool = False,
         form: str = "toml",
         listen: Mapping[str, str] = MappingProxyType({}),
+        lost_after: str = _PATIENT,
     ) -> Cluster:
         """Start a server on each node, all at once; ``listen`` says where, if not at the address that is listed."""
         config = self.folder / f"flow.{form}"
         config.write_text(textwrap.dedent(text))
         for node in self.nodes.values():
-            where = listen.get(node.name, "")
-            node.server = self.server_of(node, config, prefetch=prefetch, limit=limit, memory=memory, listen=where)
+            options = [prefetch, limit, listen.get(node.name, ""), lost_after]
+            node.server = self.server_of(node, config, *options, memory=memory)
         return self
 
     def server_of(
-        self, node: Node, config: Path, *, prefetch: str = "", limit: str = "", memory: bool = False, listen: str = ""
+        self,
+        node: Node,
+        config: Path,
+        prefetch: str = "",
+        limit: str = "",
+        listen: str = "",
+        lost_after: str = _PATIENT,
+        *,
+        memory: bool = False,
     ) -> subprocess.Popen[str]:
         """The server of one node."""
         words = [str(config), str(node.work), "memory" if memory else "", self.listed, node.name, str(self.token)]
-        return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit, listen])
+        return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit, listen, lost_after])
 
     def finish(self) -> dict[str, Ended]:
         """End all servers in order."""
@@ -198,8 +210,14 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def relay(listed: int, real: int) -> Iterator[None]:
-    """Passes connections on from one port of this machine to another, for as long as it is open."""
+def relay(
+    listed: int, real: int, holds_back: Callable[[str, bytes], bool] = lambda node, line: False
+) -> Iterator[None]:
+    """Passes connections on from one port of this machine to another, for as long as it is open.
+
+    News of the server behind it come one by one to each node that listens, each once ``holds_back`` does not hold it
+    back any more.
+    """
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -208,13 +226,29 @@ def relay(listed: int, real: int) -> Iterator[None]:
                 await writer.drain()
         writer.close()
 
+    async def pump_news(node: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """An answer in chunks; its head first."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            writer.write(await reader.readuntil(b"\r\n\r\n"))
+            while size := await reader.readline():
+                for line in (await reader.readexactly(int(size, 16) + 2))[:-2].splitlines(keepends=True):
+                    while holds_back(node, line):
+                        await asyncio.sleep(0.005)
+                    writer.write(b"%x\r\n%s\r\n" % (len(line), line))
+                    await writer.drain()
+        writer.close()
+
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there = await asyncio.open_connection("127.0.0.1", real)
         except OSError:
             writer.close()
             return
-        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+        asked = await reader.readline()
+        there[1].write(asked)
+        listens = re.match(rb"GET /feed.*&node=(\w+)", asked)
+        answers = pump_news(listens[1].decode(), there[0], writer) if listens else pump(there[0], writer)
+        await asyncio.gather(pump(reader, there[1]), answers)
 
     async def listen(is_open: threading.Event, over: asyncio.Event) -> None:
         async with await asyncio.start_server(connect, "127.0.0.1", listed):

@@ -221,7 +221,7 @@ def test_names_sizes_modes_times_and_links_are_those_of_the_maker(start: Start) 
 
 @pytest.mark.parametrize("where", ["loopback", "namespaces"])
 def test_a_node_that_is_killed_is_named_to_its_readers_and_the_others_end(start: Start, where: str) -> None:
-    cluster = start(where, 3).serve(FLOW)
+    cluster = start(where, 3).serve(FLOW, lost_after="")
     writer = cluster["a"].program("make", "exec > part-1; /bin/echo something; exec sleep 60")
     reader = cluster["b"].program("late", "cat part-1")
     other = cluster["c"].program("early", "cat part-7")
@@ -229,15 +229,15 @@ def test_a_node_that_is_killed_is_named_to_its_readers_and_the_others_end(start:
     server = cluster["a"].server
     assert server is not None
     server.kill()
-    told = ended(reader, 15)
+    told = ended(reader)
     assert told.status != 0
     assert "'part-1' is not complete and never will be: its producer 'make' ran on node a (" in told.err
     assert "which is gone" in told.err
-    assert ended(other, 15).status != 0
+    assert ended(other).status != 0
     for name in ("b", "c"):
         process = cluster[name].server
         assert process is not None
-        end = ended(process, 15)
+        end = ended(process)
         assert end.status == 1
         assert "node a (" in end.err and "is gone; the workflow cannot go on without it" in end.err
         assert not cluster[name].holds("part-1")

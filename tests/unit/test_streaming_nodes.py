@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
 from penstock.errors import ConfigError
+from penstock.streaming.copies import CopyList, remove_copies
 from penstock.streaming.language.workflow import parse_workflow
 from penstock.streaming.nodes.homes import hashed_node, home_of
 from penstock.streaming.nodes.http_wire import HttpError, answer_bytes, read_answer, read_head, request_bytes
@@ -138,6 +139,29 @@ def test_a_token_that_others_could_read_or_guess_is_refused(tmp_path: Path) -> N
         read_token(str(path))
     with pytest.raises(ConfigError, match="cannot read the token"):
         read_token(str(tmp_path / "none"))
+
+
+# --- copies and what is left of them ---------------------------------------------------------------------------------
+
+
+def test_what_a_killed_server_has_listed_is_removed_unless_it_is_kept_or_another_file(tmp_path: Path) -> None:
+    root, listed = tmp_path / "work", str(tmp_path / "copies")
+    root.mkdir()
+    replicas = Replicas(str(root), CopyList(listed, str(root)))
+    for name in ("gone", "kept", "replaced", "folder/moved", "folder/with spaces\n"):
+        os.close(replicas.make_placeholder(name, 0o644))
+    replicas.make_link("link", "nowhere")
+    replicas.keep("kept")
+    replicas.rename("folder", "renamed")
+    replicas.rename("gone", "gone elsewhere")
+    (root / "own").write_text("own")
+    os.rename(root / "own", root / "replaced")
+    with open(listed, "ab") as file:
+        file.write(b"+1 ke")  # killed within an entry
+    remove_copies(listed, str(root))
+    assert sorted(path.name for path in root.rglob("*")) == ["kept", "replaced"]
+    assert not os.path.exists(listed)
+    remove_copies(listed, str(root))
 
 
 # --- names off the network --------------------------------------------------------------------------------------------
@@ -285,6 +309,8 @@ def test_what_is_not_spoken_here_is_refused(text: bytes) -> None:
         (NodesRequest(node="a"), "name them all with --nodes"),
         (NodesRequest("a=x:1,b=y:1", "z"), "--node z is not in the list of nodes: a, b"),
         (NodesRequest("a=x:1,b=y:1", "a"), "say --token-file FILE"),
+        (NodesRequest(lost_after="9s"), "name them all with --nodes"),
+        (NodesRequest("a=x:1,b=y:1", "a", lost_after="1s"), "give it 2s at least"),
         (NodesRequest("a=x:1,b=y:1", "a", None, "/nowhere"), "cannot read the token in /nowhere"),
     ],
 )

@@ -50,6 +50,7 @@ class NodesRequest(NamedTuple):
     listen: str | None = None
     token_file: str | None = None
     prefetch: str | None = None
+    lost_after: str | None = None
 
 
 class Request(NamedTuple):
@@ -159,14 +160,30 @@ def _memory_layer(config: Config) -> tuple[str, int | None] | None:
 
 
 def _node_settings(among: NodesRequest) -> NodeSettings | None:
-    from penstock.streaming.nodes.peers import NodeSettings, chosen_node, read_nodes, read_token, split_address
+    from penstock.streaming.nodes.peers import (
+        LOST_AFTER,
+        SHORTEST_LOST_AFTER,
+        NodeSettings,
+        chosen_node,
+        read_nodes,
+        read_token,
+        split_address,
+    )
 
     if among.nodes is None:
         if among != NodesRequest(token_file=among.token_file):
-            raise ConfigError("--node, --listen and --prefetch are for several nodes: name them all with --nodes")
+            raise ConfigError(
+                "--node, --listen, --prefetch and --lost-after are for several nodes: name them all with --nodes"
+            )
         return None
     nodes = read_nodes(among.nodes)
     own = chosen_node(nodes, among.node)
+    lost_after = LOST_AFTER if among.lost_after is None else parse_duration(among.lost_after)
+    if lost_after < SHORTEST_LOST_AFTER:
+        raise ConfigError(
+            f"--lost-after {among.lost_after}: a busy node may be silent for that long; "
+            f"give it {SHORTEST_LOST_AFTER:.0f}s at least"
+        )
     if among.token_file is None:
         raise ConfigError(
             "nodes know each other by a shared secret: make one with (umask 077; openssl rand -hex 32 > FILE), "
@@ -176,7 +193,7 @@ def _node_settings(among: NodesRequest) -> NodeSettings | None:
     listen = split_address(among.listen, "--listen") if among.listen else None
     prefetch = among.prefetch or os.environ.get("CAPIO_PREFETCH_DATA_SIZE")
     ahead = settings.prefetch if prefetch is None else parse_size(prefetch, "B")
-    return msgspec.structs.replace(settings, listen=listen, prefetch=ahead)
+    return msgspec.structs.replace(settings, listen=listen, prefetch=ahead, lost_after=lost_after)
 
 
 def _heed_signals(hosting: Hosting, received: list[int]) -> None:

@@ -88,6 +88,10 @@ def serve(
             show_default="CAPIO_PREFETCH_DATA_SIZE, or 16MiB",
         ),
     ] = None,
+    lost_after: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Give a node up of which nothing is heard for so long.", show_default="5s"),
+    ] = None,
 ) -> None:
     """Serve a workflow whose programs you start yourself, with `penstock stream exec`.
 
@@ -95,7 +99,7 @@ def serve(
     """
     from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
 
-    among = NodesRequest(nodes, node, listen, token_file, prefetch)
+    among = NodesRequest(nodes, node, listen, token_file, prefetch, lost_after)
     raise typer.Exit(launch_serve(Request(config, directory, memory, strict, limit, stall, log, among)))
 
 

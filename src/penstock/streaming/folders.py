@@ -1,10 +1,11 @@
 """Where a running workflow leaves its marks, and who cleans up after one that was killed.
 
-    RUNTIME/penstock-UID/stream-NAME-PID-ID/    server.json (who, where)
+    RUNTIME/penstock-UID/stream-NAME-PID-ID/    server.json (who, where), copies (of other nodes' files)
     RUNTIME/penstock-UID/lock-HASH          held by whoever streams through a directory; the kernel lets go of it
     MEMORY/penstock-UID-PID-ID/             table, control.sock, and files/ where the workflow lives in memory
 
-A folder whose process is gone is remains: the next start removes it, and puts back a directory that stood aside.
+A folder whose process is gone is remains: the next start removes it, and puts back a directory that stood aside, or
+removes the copies that are in it.
 """
 
 from __future__ import annotations
@@ -58,6 +59,11 @@ class Identity(msgspec.Struct, frozen=True):
     def table(self) -> str:
         """Path of the shared table."""
         return os.path.join(self.memory, "table")
+
+    @property
+    def copies(self) -> str:
+        """Path of the list of files in its directory that are copies of other nodes' files."""
+        return os.path.join(self.folder, "copies")
 
 
 def _base(*, make: bool = True) -> str:
@@ -130,7 +136,7 @@ def living_servers() -> list[Identity]:
 
 
 def remove_remains(memory_parent: str = "") -> list[Identity]:
-    """Remove what killed servers have left; those that had put a directory aside are returned, for the caller.
+    """Remove what killed servers have left; those whose directory is aside, or has copies in it, are for the caller.
 
     Remains in memory of which no record tells are found in ``memory_parent`` only.
     """
@@ -138,7 +144,7 @@ def remove_remains(memory_parent: str = "") -> list[Identity]:
     for one in _recorded():
         if one.alive:
             continue
-        if one.aside and os.path.lexists(one.aside):
+        if (one.aside and os.path.lexists(one.aside)) or os.path.lexists(one.copies):
             waiting.append(one)
             continue
         shutil.rmtree(one.memory, ignore_errors=True)

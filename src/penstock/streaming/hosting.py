@@ -17,12 +17,14 @@ import msgspec
 
 from penstock.errors import ConfigError
 from penstock.streaming.control import Control
+from penstock.streaming.copies import CopyList
 from penstock.streaming.departure import Departure
 from penstock.streaming.folders import RunFolders, lock_directory
 from penstock.streaming.happenings import Tell, Warned
 from penstock.streaming.language.model import Workflow
 from penstock.streaming.nodes.federation import Federation
 from penstock.streaming.nodes.peers import NodeSettings
+from penstock.streaming.nodes.replicas import Replicas
 from penstock.streaming.placement import Placement, repair, true_root
 from penstock.streaming.rules.blob import compiled
 from penstock.streaming.rules.coverage import Rules
@@ -140,7 +142,9 @@ class Hosting:
         self.environment = {"PENSTOCK_STREAM_TABLE": folders.identity.table, "LD_PRELOAD": library}
         self.server.start()
         if self.settings.nodes is not None:
-            self._federation = Federation(self.settings.nodes, self.server, files, self.stop)
+            copies = None if self.settings.memory else CopyList(folders.identity.copies, files)
+            replicas = Replicas(files, copies)
+            self._federation = Federation(self.settings.nodes, self.server, replicas, self.stop)
             self._stack.push_async_callback(self._federation.close)
             await self._federation.start()
         await self._listen(folders)

@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Callable
 
 from penstock.errors import ConfigError
+from penstock.streaming.copies import remove_copies
 from penstock.streaming.folders import RunFolders, lock_directory, remove_remains
 
 __all__ = ["Placement", "put_back", "repair", "true_root"]
@@ -149,8 +150,12 @@ def repair(root: str, memory_parent: str = "") -> bool:
     """Clean up after servers that were killed, above all in this directory; whether it had been aside."""
     repaired = put_back(root)
     for one in remove_remains():
-        # The directory of another workflow: its next start puts it back, unless it can be done here and now.
+        if one.root == root:
+            remove_copies(one.copies, root)
+            continue
+        # The directory of another workflow: its next start does this, unless it can be done here and now.
         with contextlib.suppress(ConfigError, OSError), lock_directory(one.root):
             put_back(one.root)
+            remove_copies(one.copies, one.root)
     remove_remains(memory_parent)
     return repaired

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import os
 from collections.abc import Callable
 
 import msgspec
@@ -41,32 +42,35 @@ _LOOK = 0.05
 class Federation:
     """The ties of this node to the others."""
 
-    def __init__(self, settings: NodeSettings, server: Server, files: str, stop: Callable[[str], None]) -> None:
+    def __init__(self, settings: NodeSettings, server: Server, replicas: Replicas, stop: Callable[[str], None]) -> None:
         self._settings = settings
         self._server = server
         self._stop = stop
         own = settings.own.name
         names = tuple(node.name for node in settings.nodes)
         joined = Joined(own, _digest(server, settings))
-        self._replicas = Replicas(files)
+        self._replicas = replicas
         self._feed = Feed(joined)
-        self._serving = Serving(server.table, self._replicas, self._feed, settings.token)
+        self._serving = Serving(server.table, self._replicas, self._feed, settings.token, server.read_journal)
         self._pulling = Pulling(server.table, settings.prefetch, self._sources_of, self._arrived, self._lost)
         self._hearing = Hearing(server, self._replicas, self._pulling, names, own, settings.prefetch, stop)
         self._telling = Telling(server, self._replicas, self._feed, self._is_remote)
         self._telling.failed_elsewhere = self._hearing.failed_elsewhere
         others = [node for node in settings.nodes if node.name != own]
-        self._sources = {node.name: Source(node, settings.token) for node in others}
         self._followers = {
             node.name: Follower(
                 node,
                 settings.token,
                 joined,
+                settings.lost_after,
                 functools.partial(self._met, node.name),
                 functools.partial(self._heard, node.name),
                 functools.partial(self._ended, node.name),
             )
             for node in others
+        }
+        self._sources = {
+            node.name: Source(node, settings.token, self._followers[node.name].caught_up) for node in others
         }
         #: nodes that may still want something
         self._needing: set[str] = set()
@@ -155,21 +159,25 @@ class Federation:
                 self._hearing.ran(self._settings.own.name, record.app, instance_of(record))
             case Note.CLOSED:
                 self._hearing.written_here(record.slot)
-            case Note.MOVED:
-                self._follow_rename(record)
+            case Note.MOVED | Note.REMOVED if record.pid != os.getpid():
+                self._follow(record)
         self._telling.record(record)
 
-    def _follow_rename(self, record: Record) -> None:
-        source, target = self._server.table.info(record.slot), self._server.table.info(record.a)
+    def _follow(self, record: Record) -> None:
+        """A program of this node has changed or removed a name, maybe of another node's file."""
+        source = self._server.table.info(record.slot)
+        target = self._server.table.info(record.a) if record.kind is Note.MOVED else None
         if source is not None and target is not None:
-            self._hearing.follow_rename(source.name, target.name)
+            self._hearing.moved_here(source, target)
+        elif source is not None:
+            self._hearing.removed_here(source)
 
     def _judged(self) -> None:
         lives = not self._leaving and any(app.lives for app in self._server.apps.values())
         self._telling.report(needs=lives or self._pulling.busy)
 
     def _is_remote(self, name: str) -> bool:
-        return name in self._pulling.files
+        return name in self._pulling.files or self._replicas.is_copy(name)
 
     def _is_final(self, name: str) -> bool:
         file = self._pulling.files.get(name)
@@ -198,7 +206,7 @@ class Federation:
                 self._hearing.apply(node, record)
 
     def _sources_of(self, file: RemoteFile) -> list[Source]:
-        names = dict.fromkeys([self._hearing.home(file), file.maker])
+        names = [file.maker] if file.only_from_maker else dict.fromkeys([self._hearing.home(file), file.maker])
         return [self._sources[name] for name in names if name in self._sources and not self._followers[name].gone]
 
     def _arrived(self, file: RemoteFile) -> None:

@@ -2,8 +2,8 @@
 
     Feed (append, read on) ──▶ serving: GET /feed, chunked, one record per line ──▶ Follower ──▶ apply
 
-A follower that loses its connection comes back and goes on where it stopped. A server that does not come back within a
-few seconds is taken for dead, unless it said before that it leaves.
+A follower whose connection breaks or falls silent comes back and goes on where it stopped. A server of which nothing is
+heard for some seconds is taken for dead, unless it said before that it leaves.
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ from penstock.streaming.nodes.records import Beat, Joined, Leaving, RemoteRecord
 __all__ = ["LONGEST_LINE", "Feed", "Follower"]
 
 #: seconds between two signs of life
-BEAT = 1.0
-#: seconds of silence on a connection that stands, after which the other machine is taken for dead
-_SILENCE = 15.0
-#: seconds in which a server that hung up may come back
-_COMES_BACK = 3.0
+BEAT = 0.5
 #: seconds that a server may take to start
 _STARTS = 120.0
 _AGAIN = 0.1
@@ -98,6 +94,7 @@ class Follower:
         node: Node,
         token: str,
         expected: Joined,
+        lost_after: float,
         met: Callable[[], Awaitable[str]],
         apply: Callable[[RemoteRecord], None],
         ended: Callable[[str], None],
@@ -111,20 +108,32 @@ class Follower:
         self.gone = False
         self._token = token
         self._expected = expected
+        self._lost_after = lost_after
+        #: seconds of silence after which another connection is tried
+        self._silence = lost_after / 2
         #: asked before anything is believed: why the two cannot work together, or nothing
         self._met = met
         self._apply = apply
         #: told once, with a reason unless it left in order
         self._ended = ended
         self._received = 0
-        self._heard = False
+        self._more = asyncio.Event()
+        #: when something was heard last, by the clock of the event loop
+        self._heard_at = 0.0
+
+    async def caught_up(self, told: int) -> None:
+        """Return when the first ``told`` records have come, or none will come any more."""
+        while self._received < told and not self.gone:
+            self._more.clear()
+            await self._more.wait()
 
     async def follow(self) -> None:
         """Read until there is nothing more to come."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _STARTS
+        began = loop.time()
         reason = f"did not start within {_STARTS:.0f} s"
-        while loop.time() < deadline:
+        while True:
+            heard_at = self._heard_at
             try:
                 await self._read()
             except _AnotherWorkflow as error:
@@ -138,26 +147,28 @@ class Follower:
             if self.leaving:
                 reason = ""
                 break
-            if self._heard:
-                deadline = loop.time() + _COMES_BACK
+            deadline = self._heard_at + self._lost_after if self.joined.is_set() else began + _STARTS
+            # Not without a try in vain: it may be this server that was stopped, or kept busy, for so long.
+            if loop.time() > deadline and self._heard_at == heard_at:
+                break
             await asyncio.sleep(_AGAIN)
         self.gone = True
+        self._more.set()
         self._ended(reason)
 
     async def _read(self) -> None:
-        self._heard = False
-        async with asyncio.timeout(_COMES_BACK):
+        async with asyncio.timeout(self._silence):
             reader, writer = await asyncio.open_connection(self.node.host, self.node.port, limit=LONGEST_LINE)
         try:
             target = f"/feed?after={self._received}&node={quoted(self._expected.node)}"
             writer.write(request_bytes(self.node.host, target, self._token))
-            async with asyncio.timeout(_SILENCE):
+            async with asyncio.timeout(self._silence):
                 answer = await read_answer(reader)
             if answer.status == 401:
                 raise _AnotherWorkflow("has another token")
             if answer.status != 200:
                 raise HttpError(f"answered with status {answer.status}")
-            async for line in _chunked_lines(reader):
+            async for line in _chunked_lines(reader, self._silence):
                 await self._take(decode(line))
         finally:
             writer.close()
@@ -165,7 +176,7 @@ class Follower:
                 await writer.wait_closed()
 
     async def _take(self, record: RemoteRecord) -> None:
-        self._heard = True
+        self._heard_at = asyncio.get_running_loop().time()
         match record:
             case Joined():
                 self._check(record)
@@ -179,6 +190,7 @@ class Follower:
                 if isinstance(record, Leaving):
                     self.leaving = True
                 self._apply(record)
+                self._more.set()
 
     def _check(self, said: Joined) -> None:
         if said.node != self.node.name:
@@ -187,18 +199,18 @@ class Follower:
             raise _AnotherWorkflow("serves another coordination file, or has another list of nodes or other options")
 
 
-async def _chunked_lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a body in chunks, as they come."""
+async def _chunked_lines(reader: asyncio.StreamReader, silence: float) -> AsyncIterator[bytes]:
+    """The lines of a body in chunks, as they come; TimeoutError after a silence."""
     rest = b""
     while True:
-        async with asyncio.timeout(_SILENCE):
+        async with asyncio.timeout(silence):
             head = await reader.readline()
         if not head:
             raise EOFError
         size = int(head, 16)
         if size == 0:
             return
-        async with asyncio.timeout(_SILENCE):
+        async with asyncio.timeout(silence):
             rest += (await reader.readexactly(size + 2))[:-2]
         *lines, rest = rest.split(b"\n")
         for line in lines:

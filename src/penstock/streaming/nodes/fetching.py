@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from penstock.streaming.nodes.http_wire import Answer, HttpError, read_answer, request_bytes
@@ -25,9 +25,11 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Source:
     """Another node, as a place to fetch from."""
 
-    def __init__(self, node: Node, token: str) -> None:
+    def __init__(self, node: Node, token: str, caught_up: Callable[[int], Awaitable[None]]) -> None:
         self.node = node
         self._token = token
+        #: returns when so many records of the node have been heard
+        self._caught_up = caught_up
         self._idle: list[_Connection] = []
         #: requests that were answered, and bytes that came
         self.requests = 0
@@ -51,6 +53,8 @@ class Source:
         request = request_bytes(self.node.host, f"/files/{quoted(name)}", self._token, fields)
         connection, answer = await self._ask(request)
         try:
+            # By then it is known here too if the name stands for another file now.
+            await self._caught_up(int(answer.fields.get("penstock-told", 0)))
             match answer.status:
                 case 206:
                     comes_to(start + int(answer.fields["content-length"]))

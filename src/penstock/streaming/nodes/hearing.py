@@ -26,13 +26,15 @@ from penstock.streaming.nodes.replicas import Replicas
 from penstock.streaming.rules.coverage import Home, Rules
 from penstock.streaming.server import Server
 from penstock.streaming.table import Born as What
-from penstock.streaming.table import Flag
+from penstock.streaming.table import Flag, Info
 from penstock.streaming.table_records import OTHER, AppState
 
 __all__ = ["Hearing"]
 
 #: bytes of a file that comes without being asked for, once it is final
 _SMALL = 1 << 20
+#: of ``enum ps_fire_kind``
+_NO_UPDATE = 1
 
 
 class Hearing:
@@ -64,6 +66,8 @@ class Hearing:
         #: steps that have run on this node, as a mask
         self._here = 0
         self.failed_elsewhere: set[int] = set()
+        #: changes of names that were heard before the birth, which another node tells
+        self._ahead: dict[str, tuple[str, Moved]] = {}
 
     def apply(self, node: str, record: RemoteRecord) -> None:
         """One record of another node."""
@@ -75,8 +79,8 @@ class Hearing:
                     self._committed(record)
                 case Removed(name):
                     self._removed(unquoted(name))
-                case Moved(old, new):
-                    self._moved(unquoted(old), unquoted(new))
+                case Moved():
+                    self._moved(node, record)
                 case Ran(app, instance):
                     self.ran(node, app, instance)
                 case AppReport():
@@ -138,13 +142,28 @@ class Hearing:
                 self._bear(name, record)
             else:
                 slot = self._obtain(name)
-                self._table.set_flags(slot, Flag.REMOTE)
+                made_again = self._expect(slot)
                 descriptor = self._replicas.make_placeholder(name, record.mode)
                 file = RemoteFile(name, slot, node, descriptor, record.mode)
+                file.only_from_maker = made_again
                 self._pulling.add(file)
                 self._bear(name, record)
                 self._fetch_unasked(file)
+        if name in self._ahead:
+            mover, moved = self._ahead.pop(name)
+            if mover != node:  # else it was another file of that name
+                self._moved(mover, moved)
         self._server.read_journal()
+
+    def _expect(self, slot: int) -> bool:
+        """Nobody reads on at this name until bytes of another node have come; returns whether it had others before."""
+        info = self._table.info(slot)
+        assert info is not None
+        self._table.set_flags(slot, Flag.REMOTE, Flag.COMMITTED | Flag.STREAMED)
+        self._table.code.ps_truncated(slot, 0)
+        if info.file.fire == _NO_UPDATE:
+            self._table.set_flags(slot, Flag.STREAMED)
+        return bool(info.flags & (Flag.BORN | Flag.REMOVED))
 
     def _is_free(self, node: str, name: str) -> bool:
         """Whether nobody here, and no other node, has made a file of that name already."""
@@ -203,25 +222,92 @@ class Hearing:
             self._table.code.ps_removed(slot, OTHER)
             self._table.set_flags(slot, 0, Flag.REMOTE)
 
-    def _moved(self, old: str, new: str) -> None:
+    def _moved(self, node: str, record: Moved) -> None:
+        old, new = unquoted(record.old), unquoted(record.new)
         slot = self._table.lookup(old)
         info = None if slot is None else self._table.info(slot)
         if info is None or not info.flags & Flag.BORN:
-            return  # with its directory
-        replaced = self._pulling.files.get(new)
-        if replaced is not None:
-            self._pulling.drop(replaced)
+            self._ahead[old] = node, record
+            return
+        if old in self._pulling.files and not self._yields(new, node):
+            self._removed(old)
+            return
+        moving = [(file, new + file.name[len(old) :]) for file in self._at_or_below(old, info)]
+        for _, name in moving:
+            self._expect(self._obtain(name))
         self._replicas.rename(old, new)
         encoded = os.fsencode(old), os.fsencode(new)
-        self._table.code.ps_renamed(encoded[0], len(encoded[0]), encoded[1], len(encoded[1]), OTHER)
-        self.follow_rename(old, new)
+        self._table.code.ps_renamed(encoded[0], len(encoded[0]), encoded[1], len(encoded[1]), record.app)
+        if not moving:
+            self._displace(new)
+        for file, name in moving:
+            self._follow(file, name)
+        self._server.read_journal()
 
-    def follow_rename(self, old: str, new: str) -> None:
-        """Files below a name that was changed, here or elsewhere, are known by new names."""
-        for name, file in list(self._pulling.files.items()):
-            if name == old or name.startswith(old + "/"):
-                renamed = new + name[len(old) :]
-                self._pulling.rename(file, renamed, self._obtain(renamed))
+    def _at_or_below(self, name: str, info: Info) -> list[RemoteFile]:
+        if not info.flags & Flag.DIRECTORY:
+            return [self._pulling.files[name]] if name in self._pulling.files else []
+        return [file for file in self._pulling.files.values() if file.name.startswith(name + "/")]
+
+    def _yields(self, name: str, node: str) -> bool:
+        """Whether a file of another node may take this name: not that of a file of this node."""
+        slot = self._table.lookup(name)
+        info = None if slot is None else self._table.info(slot)
+        if info is None or not info.flags & Flag.BORN or info.flags & (Flag.DIRECTORY | Flag.SYMLINK):
+            return True
+        if name not in self._pulling.files:
+            self._written_twice(name, self._own, node)
+            return False
+        return True
+
+    def _follow(self, file: RemoteFile, name: str) -> None:
+        """Another node has changed a name. By the new one the file is final only once that is told."""
+        was_complete, replaced = file.complete, self._pulling.files.get(name)
+        self._pulling.rename(file, name, self._obtain(name))
+        file.not_final_yet()
+        self._table.set_flags(file.slot, Flag.REMOTE)
+        self._replicas.keep_no_more(name)
+        if was_complete:
+            file.reopen(self._replicas.path(name))
+        if replaced is not None:
+            file.take_place_of(replaced)
+            self._pulling.drop(replaced)
+        self._fetch_unasked(file)
+
+    def _displace(self, name: str) -> None:
+        """A file of this node has taken the name of one of another node."""
+        replaced = self._pulling.files.get(name)
+        if replaced is not None:
+            self._pulling.drop(replaced)
+            self._replicas.keep(name)
+            self._table.set_flags(replaced.slot, 0, Flag.REMOTE)
+
+    def removed_here(self, info: Info) -> None:
+        """A program of this node has removed a file of another node: what gets the name next is another one."""
+        file = self._pulling.files.get(info.name)
+        if file is not None:
+            self._pulling.drop(file)
+            self._table.set_flags(info.slot, 0, Flag.REMOTE)
+        if self._replicas.is_copy(info.name):
+            self._replicas.keep(info.name)
+
+    def moved_here(self, source: Info, target: Info) -> None:
+        """A program of this node has changed a name."""
+        file, replaced = self._pulling.files.get(source.name), self._pulling.files.get(target.name)
+        self._replicas.note_rename(source.name, target.name)
+        if file is None:
+            if replaced is not None:
+                self._written_twice(target.name, replaced.maker, self._own)
+                self._displace(target.name)
+            return
+        self._pulling.rename(file, target.name, target.slot)
+        if file.complete:
+            self._table.set_flags(target.slot, 0, Flag.REMOTE)  # all of it is here: the rule of its new name counts
+        else:
+            file.not_final_yet()
+        if replaced is not None:
+            file.take_place_of(replaced)
+            self._pulling.drop(replaced)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

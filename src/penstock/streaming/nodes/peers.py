@@ -14,12 +14,25 @@ from msgspec import Struct
 
 from penstock.errors import ConfigError
 
-__all__ = ["PORT", "Node", "NodeSettings", "chosen_node", "read_nodes", "read_token"]
+__all__ = [
+    "LOST_AFTER",
+    "PORT",
+    "SHORTEST_LOST_AFTER",
+    "Node",
+    "NodeSettings",
+    "chosen_node",
+    "read_nodes",
+    "read_token",
+]
 
 #: where servers listen if the list does not say
 PORT = 7077
 #: bytes that are fetched ahead of what a reader has asked for
 _PREFETCH = 16 << 20
+#: seconds after which a node of which nothing is heard is taken for dead
+LOST_AFTER = 5.0
+#: less is no time for a busy machine
+SHORTEST_LOST_AFTER = 2.0
 _SHORTEST_TOKEN = 16
 
 
@@ -43,6 +56,7 @@ class NodeSettings(Struct, frozen=True):
     #: host and port to listen on; None is what the others use
     listen: tuple[str, int] | None = None
     prefetch: int = _PREFETCH
+    lost_after: float = LOST_AFTER
 
 
 def read_nodes(given: str) -> tuple[Node, ...]:

@@ -29,6 +29,9 @@ _AT_ONCE = 16
 #: seconds between two looks at how far readers have come
 _LOOK = 0.01
 _AGAIN = 0.2
+_SOON = 0.02
+#: seconds after which a file that its maker does not have is lost
+_MISSED = 3.0
 
 
 class _NotStored(Exception):
@@ -69,6 +72,9 @@ class Pulling:
         """It is of no interest any more."""
         file.close()
         self._homed.discard(file)
+        self._forget(file)
+
+    def _forget(self, file: RemoteFile) -> None:
         if self.files.get(file.name) is file:
             del self.files[file.name]
         if self._by_slot.get(file.slot) is file:
@@ -81,8 +87,7 @@ class Pulling:
 
     def rename(self, file: RemoteFile, name: str, slot: int) -> None:
         """It has another name now."""
-        self.files.pop(file.name, None)
-        self._by_slot.pop(file.slot, None)
+        self._forget(file)
         file.name, file.slot = name, slot
         self.add(file)
 
@@ -90,6 +95,9 @@ class Pulling:
         """It is final, with this size: its ranges may be read one by one, whatever its rule says."""
         if file.ended or file.size is not None:
             return
+        if file.was_final is not None and file.was_final != (size, file.mtime_ns):
+            file.start_over()
+            self._table.code.ps_truncated(file.slot, 0)
         file.size = size
         self._table.set_flags(file.slot, Flag.STREAMED, 0)
         self._finish_if_complete(file)
@@ -186,12 +194,18 @@ class Pulling:
         least = asked.end
         try:
             while not file.ended:
+                name = file.name
                 got, size = await self._fetch_once(file, asked, least, end)
-                if size is not None:
+                if size is not None and (file.name != name or file.was_final is not None):
+                    size = None  # by which of its names it is final is told by its maker
+                    await asyncio.sleep(_SOON)
+                elif size is not None:
                     self.learn(file, size)
                 if got >= least or size is not None:
                     break
                 asked.start = max(asked.start, got)
+                if file.size is not None and asked.start >= file.size:
+                    break
         finally:
             file.asked.discard(asked)
             file.stirred.set()
@@ -207,29 +221,42 @@ class Pulling:
                     raise _NotStored(f"it cannot be stored on this node: {error.strerror}") from None
                 self._table.code.psx_written(file.slot, offset, offset + len(data))
 
+        pause = _AGAIN
         sources = self._sources(file)
         for source in sources:
             try:
-                return await source.fetch(file.name, asked.start, least, end, put, asked.comes_to)
+                answer = await source.fetch(file.name, asked.start, least, end, put, asked.comes_to)
+                file.missing_since = None
+                return answer
             except FileNotFoundError as error:
                 if source is sources[-1]:
-                    self._lost(file, str(error))
+                    pause = _SOON
+                    self._miss(file, error)
             except _NotStored as error:
                 self._lost(file, str(error))
                 break
             except (OSError, HttpError, ValueError, KeyError, TimeoutError):
                 pass  # the next one, or again: whether a node is gone is decided by its feed
-        await asyncio.sleep(_AGAIN)
+        await asyncio.sleep(pause)
         return asked.start, None
+
+    def _miss(self, file: RemoteFile, error: FileNotFoundError) -> None:
+        """A name that is just being changed is not there for a moment, neither the old one nor the new one."""
+        now = asyncio.get_running_loop().time()
+        if file.missing_since is None:
+            file.missing_since = now
+        elif now > file.missing_since + _MISSED:
+            self._lost(file, str(error))
 
     def _finish_if_complete(self, file: RemoteFile) -> None:
         if file.ended or not file.complete:
             return
         assert file.size is not None
-        os.ftruncate(file.descriptor, file.size)
-        os.fchmod(file.descriptor, file.mode & 0o7777)
-        if file.mtime_ns is not None:
-            os.utime(file.descriptor, ns=(file.mtime_ns, file.mtime_ns))
+        for descriptor in file.descriptors:
+            os.ftruncate(descriptor, file.size)
+            os.fchmod(descriptor, file.mode & 0o7777)
+            if file.mtime_ns is not None:
+                os.utime(descriptor, ns=(file.mtime_ns, file.mtime_ns))
         self._table.commit(file.slot)
         self._homed.discard(file)
         own = asyncio.current_task()

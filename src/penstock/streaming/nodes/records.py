@@ -68,10 +68,11 @@ class Removed(Struct, frozen=True, tag="removed"):
 
 
 class Moved(Struct, frozen=True, tag="moved"):
-    """A name was changed."""
+    """A name was changed, and with it the names of all that lies below."""
 
     old: str
     new: str
+    app: int
 
 
 class Ran(Struct, frozen=True, tag="ran"):

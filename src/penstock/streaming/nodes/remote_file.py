@@ -4,11 +4,15 @@ except on the descriptor of the local copy."""
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import signal
 
 from penstock.streaming.written import Written
 
 __all__ = ["Asked", "RemoteFile"]
+
+_PIECE = 1 << 20
 
 
 class Asked:
@@ -31,11 +35,16 @@ class RemoteFile:
         self.slot = slot
         #: the node that made it
         self.maker = maker
-        self.descriptor = descriptor
+        #: of the local copy; and of copies that stood in its place and that somebody has open
+        self.descriptors = [descriptor]
         self.mode = mode
         self.mtime_ns: int | None = None
+        #: its name has stood for another file before, of which other nodes than the maker may still have copies
+        self.only_from_maker = False
         #: known once it is final
         self.size: int | None = None
+        #: size and time of change when it was final by an earlier name
+        self.was_final: tuple[int, int | None] | None = None
         self.have = Written()
         #: all of it is wanted
         self.whole = False
@@ -51,16 +60,14 @@ class RemoteFile:
         self.stirred = asyncio.Event()
         #: nothing more comes: it is all here, or it is lost or gone
         self.ended = False
+        #: since when the node that made it knows no such file, by the clock of the event loop
+        self.missing_since: float | None = None
 
     def put(self, offset: int, data: bytes) -> None:
         """Bytes have come."""
-        view = memoryview(data)
-        at = offset
-        while view:
-            done = os.pwrite(self.descriptor, view, at)
-            view = view[done:]
-            at += done
-        self.have.add(offset, at)
+        for descriptor in self.descriptors:
+            _write(descriptor, offset, data)
+        self.have.add(offset, offset + len(data))
 
     @property
     def complete(self) -> bool:
@@ -103,12 +110,78 @@ class RemoteFile:
             found = self.gaps(self.front, self.position + prefetch)
         return found[0] if found else None
 
+    # --- by another name --------------------------------------------------------------------------------------------
+
+    def not_final_yet(self) -> None:
+        """What was said of it by an earlier name does not hold by this one."""
+        self.only_from_maker = True
+        if self.size is not None:
+            self.was_final = self.size, self.mtime_ns
+        self.size = None
+        self.missing_since = None
+
+    def reopen(self, path: str) -> None:
+        """Its copy was complete, but may not be what the file is by its new name."""
+        os.chmod(path, self.mode & 0o777 | 0o600)
+        self.descriptors = [os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)]
+        self.ended = self.pumping = self.queued = False
+        self.stirred.clear()
+
+    def take_place_of(self, other: RemoteFile) -> None:
+        """Whoever has opened the other, which never came, gets this one."""
+        for number, descriptor in enumerate(other.descriptors):
+            # The first had the name until now: somebody may be just opening it.
+            if self.ended or (number and not _is_open_elsewhere(descriptor)):
+                os.close(descriptor)
+                continue
+            os.ftruncate(descriptor, 0)
+            for start, end in self.have.ranges:
+                while start < end:
+                    data = os.pread(self.descriptors[0], min(end - start, _PIECE), start)
+                    _write(descriptor, start, data)
+                    start += len(data)
+            self.descriptors.append(descriptor)
+        other.descriptors = []
+
+    def start_over(self) -> None:
+        """What is here is of an earlier file."""
+        self.call_off()
+        self.have = Written()
+        self.was_final = None
+        for descriptor in self.descriptors:
+            os.ftruncate(descriptor, 0)
+
+    def call_off(self) -> None:
+        """Whatever is on its way."""
+        for task in self.tasks:
+            task.cancel()
+        self.asked.clear()
+        self.pumping = self.queued = False
+
     def close(self) -> None:
         """Let go of the local copy; what is on its way is called off."""
         self.ended = True
         self.stirred.set()
-        for task in self.tasks:
-            task.cancel()
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        self.call_off()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
+
+
+def _write(descriptor: int, at: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(descriptor, view, at)
+        view = view[done:]
+        at += done
+
+
+def _is_open_elsewhere(descriptor: int) -> bool:
+    """Whether a program may have the file open: a lease to write is given to the only one who has."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # instead of a deadly one, if it is opened in between
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return True
+    return False

@@ -3,7 +3,8 @@
     GET /marks/NAME        whether a mark that the other node has made in its directory is in this one: they must not be
     GET /feed?after=N      records from number N on, in chunks, without end; ``&node=NAME`` says who listens
     GET /files/NAME        ``Range: bytes=A-B``: the answer comes as soon as ``Penstock-Least`` bytes of it may be read
-                           by the rules, with all that may be read by then; 416 with the size of a file that is shorter
+                           by the rules, with all that may be read by then; 416 with the size of a file that is shorter.
+                           ``Penstock-Told`` is how many records say what the name stands for
 
 Only names that the shared table knows are served. While a range is not there yet the request waits, and nothing else
 does. Bytes go from the page cache to the socket by ``sendfile``.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from ctypes import c_bool, c_int, c_uint32, c_uint64
 from urllib.parse import parse_qs
@@ -40,7 +42,9 @@ class _NotFound(Exception):
 class Serving:
     """Answers the servers of other nodes."""
 
-    def __init__(self, table: Table, replicas: Replicas, feed: Feed, token: str) -> None:
+    def __init__(
+        self, table: Table, replicas: Replicas, feed: Feed, token: str, read_journal: Callable[[], None]
+    ) -> None:
         self._table = table
         # Exported by the library, but of no use to anybody but this.
         table.code.ps_covered.restype, table.code.ps_covered.argtypes = c_bool, (c_uint32, c_uint64, c_uint64)
@@ -48,6 +52,7 @@ class Serving:
         table.code.ps_seen_by_kernel.argtypes = (c_uint32, c_int, c_uint64, c_uint64)
         self._replicas = replicas
         self._feed = feed
+        self._read_journal = read_journal
         self._token = token.encode()
         self._listening: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -97,7 +102,7 @@ class Serving:
             try:
                 await self._send_range(unquoted(path.removeprefix("/files/")), head, reader, writer)
             except _NotFound:
-                await _plain(writer, 404)
+                await _plain(writer, 404, self._told())
         elif path.startswith("/marks/"):
             await _plain(writer, 200 if self._replicas.has_mark(path.removeprefix("/marks/")) else 404)
         else:
@@ -131,12 +136,12 @@ class Serving:
             final = bool(info.flags & Flag.COMMITTED)
             total = str(size) if final else "*"
             if final and start >= size:
-                await _plain(writer, 416, {"Content-Range": f"bytes */{size}"})
+                await _plain(writer, 416, {"Content-Range": f"bytes */{size}", **self._told()})
                 return
             # What is readable beyond the asked range's first part, as far as that is known without a gap.
             end = min(end, size if final else max(least, info.solid))
             fields = {"Content-Length": str(end - start), "Content-Range": f"bytes {start}-{end - 1}/{total}"}
-            writer.write(answer_bytes(206, fields))
+            writer.write(answer_bytes(206, fields | self._told()))
             await writer.drain()
             loop = asyncio.get_running_loop()
             sent = await loop.sendfile(writer.transport, file, start, end - start)
@@ -144,12 +149,18 @@ class Serving:
             if sent < end - start:  # it became shorter: the reader must not wait for the rest
                 writer.transport.abort()
 
+    def _told(self) -> dict[str, str]:
+        """A file that has another name by now, or is gone, is in the feed before it is missed in an answer."""
+        self._read_journal()
+        return {"Penstock-Told": str(len(self._feed))}
+
     async def _readable(self, name: str, start: int, least: int, reader: asyncio.StreamReader) -> Info:
         """Wait until [start, least) of a file may be read, or it is final."""
         waited = asked_kernel = 0.0
         let_off = False
+        slot = self._table.lookup(name)
         while True:
-            info = self._found(name)
+            info = self._found(slot)
             if start < info.punched:
                 raise _NotFound  # given back: its maker has it still
             if not let_off:
@@ -182,8 +193,7 @@ class Serving:
             finally:
                 os.close(descriptor)
 
-    def _found(self, name: str) -> Info:
-        slot = self._table.lookup(name)
+    def _found(self, slot: int | None) -> Info:
         info = None if slot is None else self._table.info(slot)
         while info is not None and info.flags & Flag.MOVED and info.moved_to is not None:
             info = self._table.info(info.moved_to)

@@ -99,7 +99,10 @@ def _fill_and_kill(cluster: Cluster, *, guarded: bool) -> Node:
 
 
 def _left(node: Node) -> list[str]:
-    names = (str(path.relative_to(node.work)) for path in node.work.rglob("*"))
+    """What is in its directory, also while that is tidied up; without the marks by which nodes tell theirs apart."""
+    walk = os.walk(node.work)
+    found = (os.path.join(folder, name) for folder, folders, files in walk for name in (*folders, *files))
+    names = (os.path.relpath(path, node.work) for path in found)
     return sorted(name for name in names if not name.startswith("."))
 
 

@@ -87,7 +87,16 @@ PS_HIDDEN const char *ps_environment_app(void);
 PS_HIDDEN size_t ps_environment_room(char *const *given);
 PS_HIDDEN char *const *ps_environment_for_child(char *const *given, void *room);
 
-PS_HIDDEN void ps_warn_if_static(const char *path); /* static_program.c; before it is executed */
+/* ---- program.c and elf.c: before a program is executed, a library loaded. 0 or errno ------------------------------- */
+
+PS_HIDDEN int ps_exec_before(const char *path, char *const *environment);
+PS_HIDDEN int ps_exec_before_search(const char *file, char *const *environment); /* through PATH */
+PS_HIDDEN int ps_exec_before_at(int dirfd, const char *path, int flags, char *const *environment);
+
+enum ps_unseen ps_elf_unseen(int fd) PS_HIDDEN; /* PS_SEEN: the library can get into it */
+/* What the loader will look for when it runs or loads the file `path`, open as `fd`. */
+PS_HIDDEN int ps_await_objects_of(const char *path, int fd, const char *library_path);
+PS_HIDDEN int ps_await_library(const char *name, const char *library_path, void *caller); /* as dlopen takes it */
 
 /* ---- paths.c: is it ours? --------------------------------------------------------------------------------------- */
 

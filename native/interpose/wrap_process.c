@@ -39,13 +39,17 @@ PS_WRAPS int daemon(int keep_directory, int keep_streams) {
 typedef int spawner(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
                     char *const[], char *const[]);
 
+/* libc executes the program in the child, unseen: the wait is here. */
 static int spawn(spawner *real, pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
-    if (!ps_active()) return real(pid, path, actions, attributes, argv, envp);
+    if (!ps_active() || !ps_is_path(path)) return real(pid, path, actions, attributes, argv, envp);
     pid_t started = 0;
-    ps_warn_if_static(path);
+    int kept = errno;
+    int error = real == REAL(posix_spawnp) ? ps_exec_before_search(path, envp) : ps_exec_before(path, envp);
+    errno = kept;
+    if (error) return error;
     uint32_t child = ps_child_before();
-    int error = real(&started, path, actions, attributes, argv, ENVIRONMENT(envp));
+    error = real(&started, path, actions, attributes, argv, ENVIRONMENT(envp));
     if (child != PS_NONE) {
         if (error) ps_process_reap(child);
         else ps_process_started(child, started);
@@ -77,21 +81,25 @@ PS_WRAPS int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *action
 /* ---- exec -------------------------------------------------------------------------------------------------------------- */
 
 PS_WRAPS int execve(const char *path, char *const argv[], char *const envp[]) {
-    if (ps_active()) ps_warn_if_static(path);
+    int error = ps_active() && ps_is_path(path) ? ps_exec_before(path, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(execve)(path, argv, ENVIRONMENT(envp));
 }
 PS_WRAPS int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
 PS_WRAPS int execvpe(const char *file, char *const argv[], char *const envp[]) {
-    if (ps_active()) ps_warn_if_static(file);
+    int error = ps_active() && ps_is_path(file) ? ps_exec_before_search(file, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(execvpe)(file, argv, ENVIRONMENT(envp));
 }
 PS_WRAPS int execvp(const char *file, char *const argv[]) { return execvpe(file, argv, environ); }
 PS_WRAPS int fexecve(int fd, char *const argv[], char *const envp[]) {
-    ps_active();
+    int error = ps_active() ? ps_exec_before_at(fd, "", AT_EMPTY_PATH, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(fexecve)(fd, argv, ENVIRONMENT(envp));
 }
 PS_WRAPS int execveat(int dirfd, const char *path, char *const argv[], char *const envp[], int flags) {
-    ps_active();
+    int error = ps_active() && ps_is_path(path) ? ps_exec_before_at(dirfd, path, flags, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(execveat)(dirfd, path, argv, ENVIRONMENT(envp), flags);
 }
 

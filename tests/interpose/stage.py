@@ -208,6 +208,16 @@ class Stage:
             time.sleep(0.001)
         raise AssertionError(f"no wait of {pid} of {kinds}; there are {self.table.waits()}")
 
+    def await_wait_for(self, name: str, *kinds: WaitKind) -> None:
+        """Whoever it is that waits for this name, a child of a puppet for one."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            slot = self.table.lookup(name)
+            if any(wait.slot == slot and wait.kind in kinds for wait in self.table.waits()):
+                return
+            time.sleep(0.001)
+        raise AssertionError(f"nobody waits for {name}; there are {self.table.waits()}")
+
     def await_flag(self, name: str, flag: Flag) -> None:
         end = time.monotonic() + PATIENCE
         while not self.has(name, flag):

@@ -37,6 +37,9 @@
 /* The kernel itself, past every wrapper: a value or -errno; errno stays as it is. */
 #define PS_KERNEL(number, a, b, c, d, e, f) ps_sys(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
+struct aiocb;
+struct sigevent;
+
 /* ---- real.c: the next definition of every wrapped call ---------------------------------------------------------- */
 
 struct ps_real_calls {
@@ -111,6 +114,7 @@ enum ps_place { PS_OUTSIDE = 0, PS_ABOVE, PS_INSIDE };
 PS_HIDDEN void ps_paths_start(void);
 PS_HIDDEN enum ps_place ps_place_of(int dirfd, const char *path, char *room, struct ps_path *out);
 PS_HIDDEN void ps_cwd_changed(void);
+PS_HIDDEN bool ps_around_cwd(const char *name, size_t bytes); /* the working directory, or one that it lies in */
 /* The absolute path of a managed name, NUL-terminated; false if it is too long. */
 PS_HIDDEN bool ps_absolute(const char *name, size_t bytes, char *out, size_t room);
 
@@ -126,7 +130,8 @@ static inline bool ps_managed(int dirfd, const char *path, char *room, struct ps
 
 /* ---- gate.c: what a consumer waits for -------------------------------------------------------------------------- */
 
-enum ps_need { PS_NEED_BIRTH, PS_NEED_COMMIT, PS_NEED_STAT };
+/* ENTRIES: a stat whose caller is after what the entries of a directory change. */
+enum ps_need { PS_NEED_BIRTH, PS_NEED_COMMIT, PS_NEED_STAT, PS_NEED_ENTRIES };
 
 /* The slot of a name if anything is known or declared of it; PS_NONE for plain and excluded names. */
 PS_HIDDEN uint32_t ps_slot_of(const struct ps_path *path);

@@ -11,6 +11,7 @@
 #define NEXT 4          /* how deep libraries of libraries are followed */
 #define LIST_ROOM 2048  /* of a list of directories */
 #define NOTES 64        /* of a program that are looked at */
+#define PAGE 1024       /* what is read at a time */
 
 #if defined(__x86_64__)
 #define OUR_MACHINE EM_X86_64
@@ -25,12 +26,24 @@ struct object { /* one ELF file */
     uint64_t strings_at;
     bool has_name;
     uint64_t rpath, runpath; /* in the strings; 0 = none */
+    uint64_t page_at;
+    long page_bytes;
+    char page[PAGE];
 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------------- */
 
-static bool get(const struct object *o, void *to, size_t bytes, uint64_t at) {
-    return PS_KERNEL(SYS_pread64, o->fd, to, bytes, at, 0, 0) == (long)bytes;
+/* At most PAGE bytes. Tables are read entry by entry. */
+static bool get(struct object *o, void *to, size_t bytes, uint64_t at) {
+    if (at > INT64_MAX - PAGE) return false;
+    if (at < o->page_at || at + bytes > o->page_at + (uint64_t)o->page_bytes) {
+        long got = PS_KERNEL(SYS_pread64, o->fd, o->page, PAGE, at, 0, 0);
+        o->page_at = at;
+        o->page_bytes = got < 0 ? 0 : got;
+        if (got < (long)bytes) return false;
+    }
+    memcpy(to, o->page + (at - o->page_at), bytes);
+    return true;
 }
 
 static bool get_text(const struct object *o, uint64_t at, char *room, size_t bytes) {
@@ -40,7 +53,7 @@ static bool get_text(const struct object *o, uint64_t at, char *room, size_t byt
     return strlen(room) < bytes - 1;
 }
 
-static bool get_part(const struct object *o, unsigned number, Elf64_Phdr *part) {
+static bool get_part(struct object *o, unsigned number, Elf64_Phdr *part) {
     return number < o->head.e_phnum &&
            get(o, part, sizeof *part, o->head.e_phoff + (uint64_t)number * o->head.e_phentsize);
 }
@@ -54,7 +67,7 @@ static bool is_for_this_machine(const struct object *o) {
            o->head.e_phentsize == sizeof(Elf64_Phdr);
 }
 
-static uint64_t place_in_file(const struct object *o, uint64_t address) {
+static uint64_t place_in_file(struct object *o, uint64_t address) {
     Elf64_Phdr part;
     for (unsigned i = 0; get_part(o, i, &part); i++)
         if (part.p_type == PT_LOAD && address >= part.p_vaddr && address - part.p_vaddr < part.p_filesz)
@@ -62,7 +75,7 @@ static uint64_t place_in_file(const struct object *o, uint64_t address) {
     return 0;
 }
 
-static bool get_dynamic(const struct object *o, uint64_t number, Elf64_Dyn *entry) {
+static bool get_dynamic(struct object *o, uint64_t number, Elf64_Dyn *entry) {
     return number < o->n_dynamic && get(o, entry, sizeof *entry, o->dynamic_at + number * sizeof *entry) &&
            entry->d_tag != DT_NULL;
 }
@@ -88,7 +101,7 @@ static void read_dynamic(struct object *o) {
 /* ---- can the library get into it? -------------------------------------------------------------------------------------- */
 
 /* Go's linker leaves a note of its own in every program. */
-static bool has_go_note(const struct object *o, const Elf64_Phdr *part) {
+static bool has_go_note(struct object *o, const Elf64_Phdr *part) {
     struct {
         Elf64_Nhdr head;
         char owner[4];
@@ -101,7 +114,7 @@ static bool has_go_note(const struct object *o, const Elf64_Phdr *part) {
     return false;
 }
 
-static bool loader_is_musl(const struct object *o, const Elf64_Phdr *part) {
+static bool loader_is_musl(struct object *o, const Elf64_Phdr *part) {
     char loader[256];
     size_t bytes = part->p_filesz < sizeof loader ? part->p_filesz : sizeof loader - 1;
     if (!get(o, loader, bytes, part->p_offset)) return false;

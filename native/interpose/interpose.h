@@ -92,6 +92,7 @@ PS_HIDDEN char *const *ps_environment_for_child(char *const *given, void *room);
 
 /* ---- program.c and elf.c: before a program is executed, a library loaded. 0 or errno ------------------------------- */
 
+PS_HIDDEN int ps_await_program(int dirfd, const char *path, bool follow); /* it is whole, and executable if it will be */
 PS_HIDDEN int ps_exec_before(const char *path, char *const *environment);
 PS_HIDDEN int ps_exec_before_search(const char *file, char *const *environment); /* through PATH */
 PS_HIDDEN int ps_exec_before_at(int dirfd, const char *path, int flags, char *const *environment);

@@ -158,13 +158,13 @@ static enum ps_place place_of_absolute(const char *path, char *room, struct ps_p
         if (tidy(rest + 1, &out->bytes)) return out->bytes <= PS_NAME_MAX ? PS_INSIDE : PS_OUTSIDE;
         break;
     }
-    if (has_dots(path) || path[strlen(path) - 1] == '/') {
-        size_t bytes = append(room, 0, path);
-        return bytes == SIZE_MAX ? PS_OUTSIDE : place_of_normal(room, bytes, out);
-    }
     if (!strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6)) {
         enum ps_place place = place_of_open(path, room, out);
         if (place != PS_OUTSIDE) return place;
+    }
+    if (has_dots(path) || path[strlen(path) - 1] == '/') {
+        size_t bytes = append(room, 0, path);
+        return bytes == SIZE_MAX ? PS_OUTSIDE : place_of_normal(room, bytes, out);
     }
     return place_of_normal(path, strlen(path), out);
 }

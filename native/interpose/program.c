@@ -12,13 +12,14 @@
 #define SCRIPTS 5   /* as the kernel */
 #define FIRST_LINE 256
 
-static int await_program(const char *path) {
+int ps_await_program(int dirfd, const char *path, bool follow) {
     char room[PS_PATH_ROOM];
     struct ps_path name;
     uint32_t slot;
-    if (!ps_managed(AT_FDCWD, path, room, &name)) return 0;
-    int error = ps_reach(&name, true, PS_NEED_COMMIT, &slot);
+    if (!ps_managed(dirfd, path, room, &name)) return 0;
+    int error = ps_reach(&name, follow, PS_NEED_BIRTH, &slot);
     if (error || slot == PS_NONE || !ps_awaited(slot, ps_self_app)) return error;
+    if ((ps_flags_of(slot) & (PS_BORN | PS_DIRECTORY | PS_SYMLINK)) != PS_BORN) return 0; /* nobody makes a program of it */
     while ((error = ps_wait_executable(slot, ps_self_app)) == EINTR) {}
     return error;
 }
@@ -98,7 +99,7 @@ static const char *library_path(char *const *environment) {
 int ps_exec_before(const char *path, char *const *environment) {
     char line[FIRST_LINE + 1];
     for (int scripts = 0; scripts < SCRIPTS; scripts++) {
-        int error = await_program(path);
+        int error = ps_await_program(AT_FDCWD, path, true);
         if (error) return error;
         int fd = (int)PS_KERNEL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
         if (fd < 0) return 0; /* exec says why, or the file may be run and not read */
@@ -134,7 +135,7 @@ int ps_exec_before_search(const char *file, char *const *environment) {
             memcpy(candidate, list, bytes);
             if (bytes) candidate[bytes++] = '/';
             memcpy(candidate + bytes, file, name + 1);
-            int error = await_program(candidate);
+            int error = ps_await_program(AT_FDCWD, candidate, true);
             if (error) return error;
             if (can_be_run(candidate)) return ps_exec_before(candidate, environment);
         }

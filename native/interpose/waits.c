@@ -112,13 +112,14 @@ static int has_room(struct wait *wait, uint32_t slot) {
     return SLEEP_ON;
 }
 
+/* Its mode came from another node with its commit, and will not change here. */
 static int is_executable(struct wait *wait, uint32_t slot) {
     int final = is_committed(wait, slot);
     uint32_t bytes;
     uint64_t size;
     unsigned mode;
     bool of_this_run;
-    if (final) return final;
+    if (final || is_remote(slot)) return final;
     const char *name = ps_name(slot, &bytes);
     if (ps_stat_name(name, bytes, &size, &mode, &of_this_run) || !S_ISREG(mode) || mode & 0111) return 0;
     return otherwise(wait, slot);

@@ -71,9 +71,15 @@ PS_WRAPS int statx(int dirfd, const char *path, int flags, unsigned mask, struct
     return error ? ps_fail(error) : REAL(statx)(dirfd, path, flags, mask, out);
 }
 
+/* Whether a file may be executed is known when it is whole. */
+static int await_access(int dirfd, const char *path, int mode, bool follow) {
+    if (PS_RARELY(mode & X_OK)) return ps_await_program(dirfd, path, follow);
+    return ps_await_path(dirfd, path, PS_NEED_BIRTH, follow);
+}
+
 #define EXISTENCE_AT(name, parameters, dirfd, path, follow, call)                        \
     PS_WRAPS int name parameters {                                                       \
-        int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, follow);                   \
+        int error = await_access(dirfd, path, mode, follow);                             \
         return PS_RARELY(error) ? ps_fail(error) : REAL(name) call;                      \
     }
 EXISTENCE_AT(access, (const char *path, int mode), AT_FDCWD, path, true, (path, mode))

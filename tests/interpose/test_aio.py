@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from tests.interpose.stage import PATIENCE, Stage
+from tests.interpose.stage import PATIENCE, Stage, aged
 
 from penstock.streaming.table_records import Flag, WaitKind
 
@@ -21,6 +21,7 @@ def test_a_request_to_read_waits_for_its_bytes(
 ) -> None:
     if second_run:
         (stage.root / "out").write_text(OLD)
+        aged(stage.root / "out")
     maker = stage.puppet("maker")
     reader = stage.start("taker", [program("aio"), way, "out", "4"], stdout=subprocess.PIPE, text=True)
     stage.await_wait(reader.pid, WaitKind.BORN)

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.interpose.stage import PATIENCE, Puppet, Stage
+from tests.interpose.stage import PATIENCE, Puppet, Stage, aged
 
 from penstock.streaming.table_records import AppState, WaitKind
 
@@ -24,7 +24,7 @@ runs = pytest.mark.parametrize("second_run", [False, True])
 def executable(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
-    return path
+    return aged(path)
 
 
 def script(status: int, interpreter: str = "/bin/sh") -> str:
@@ -98,12 +98,28 @@ def test_every_way_to_execute_waits_for_the_whole_program(stage: Stage, start: s
 
 
 @runs
-def test_a_program_that_becomes_executable_after_its_close_is_waited_for(stage: Stage, second_run: bool) -> None:
+@pytest.mark.parametrize(
+    "start",
+    [
+        "subprocess.call(['./out.p'])",
+        "subprocess.call(['out.p'])",
+        "subprocess.call(['sh', '-c', 'out.p; exit $?'])",
+        "subprocess.call(['bash', '-c', 'out.p; exit $?'])",
+        "subprocess.call(['bash', '-c', 'test -x out.p && ./out.p'])",
+        "subprocess.call(['sh', '-c', '$(command -v ./out.p)'])",
+        "subprocess.call([__import__('shutil').which('out.p')])",
+        "libc.access(b'out.p', os.X_OK) or 7",
+        "libc.faccessat(-100, b'out.p', os.X_OK, 0x200) or 7",
+    ],
+)
+def test_a_program_that_becomes_executable_after_its_close_is_waited_for(
+    stage: Stage, start: str, second_run: bool
+) -> None:
     """As a linker does it, and `echo … > script; chmod +x script`."""
     if second_run:
         executable(stage.root / "out.p", script(OLD)).chmod(0o644)
     maker, taker = stage.puppet("maker"), taker_of(stage)
-    taker.send("subprocess.call(['./out.p'])")
+    taker.send(start)
     stage.await_wait_for("out.p", WaitKind.BORN)
     make(maker, "out.p", script(NEW), mode=0o644)
     stage.await_wait_for("out.p", WaitKind.COMMITTED)
@@ -119,6 +135,24 @@ def test_a_file_that_is_never_executable_is_refused_when_its_maker_is_over(stage
     stage.over("maker")
     with pytest.raises(PermissionError):
         taker.answer()
+
+
+@runs
+@pytest.mark.parametrize(
+    "change", ["addchdir_np(actions, b'/') or {0}addchdir_np(actions, root)", "addfchdir_np(actions, fd)"]
+)
+def test_a_program_is_looked_for_where_its_child_will_be(stage: Stage, change: str, second_run: bool) -> None:
+    if second_run:
+        executable(stage.root / "out.p", script(OLD))
+    maker, taker = stage.puppet("maker"), taker_of(stage)
+    spawn = "libc.posix_spawn_file_actions_"
+    taker(f"!root, fd = {os.fsencode(stage.root)!r}, os.open('.', 0)\nos.chdir('/')\npid = ctypes.c_int()")
+    taker(f"!actions = ctypes.create_string_buffer(256)\n{spawn}init(actions)\n{spawn}{change.format(spawn)}")
+    taker.send("ended(libc.posix_spawn(ctypes.byref(pid), b'./out.p', actions, None, words(b'p'), kept) or pid.value)")
+    stage.await_wait_for("out.p", WaitKind.BORN)
+    make(maker, "out.p", script(NEW))
+    assert taker.answer() == NEW
+    assert taker(f"{spawn}destroy(actions)") == 0
 
 
 def test_a_program_that_nobody_makes_is_missing_when_its_makers_are_over(stage: Stage) -> None:
@@ -237,7 +271,7 @@ int main(int argc, char **argv) {
 @pytest.mark.parametrize("way", ["path", "runpath", "rpath", "library_path"])
 def test_dlopen_waits_for_the_whole_library(stage: Stage, tmp_path: Path, way: str, second_run: bool) -> None:
     if second_run:
-        shutil.copy(answers(tmp_path / "old", OLD), stage.root / "out.so")
+        aged(Path(shutil.copy(answers(tmp_path / "old", OLD), stage.root / "out.so")))
     new = answers(tmp_path / "new", NEW)
     tags = {"runpath": ["-Wl,--enable-new-dtags,-rpath,$ORIGIN"], "rpath": ["-Wl,--disable-new-dtags,-rpath,$ORIGIN"]}
     asks = build(stage.root / "asks", ASKS, "-ldl", *tags.get(way, []))
@@ -251,7 +285,7 @@ def test_dlopen_waits_for_the_whole_library(stage: Stage, tmp_path: Path, way: s
 
 
 def test_a_library_whose_maker_failed_is_not_loaded(stage: Stage, tmp_path: Path) -> None:
-    shutil.copy(answers(tmp_path / "old", OLD), stage.root / "out.so")
+    aged(Path(shutil.copy(answers(tmp_path / "old", OLD), stage.root / "out.so")))
     asks = build(stage.root / "asks", ASKS, "-ldl")
     process = stage.start("taker", [str(asks), "./out.so"], stderr=subprocess.PIPE, text=True)
     stage.await_wait_for("out.so", WaitKind.BORN)
@@ -279,7 +313,7 @@ def test_libraries_that_a_program_is_linked_against_are_waited_for(
         main = "int answer(void); int main(void) { return answer(); }"
     prog = build(stage.root / "prog", main, *(link if way != "dlopen" else ["-ldl"]), tag)
     if second_run:
-        shutil.copy(answers(tmp_path / "old", OLD, "out.inner.so"), stage.root / "out.inner.so")
+        aged(Path(shutil.copy(answers(tmp_path / "old", OLD, "out.inner.so"), stage.root / "out.inner.so")))
     maker, taker = stage.puppet("maker"), taker_of(stage)
     if way == "library_path":
         taker(f"!os.environ['LD_LIBRARY_PATH'] = '{stage.root}'")

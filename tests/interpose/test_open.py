@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.interpose.stage import Stage, staged
+from tests.interpose.stage import Stage, aged, staged
 
 from penstock.streaming.table_records import AppState, Flag, WaitKind
 
@@ -179,6 +179,7 @@ def test_an_update_file_is_opened_when_it_is_final(stage: Stage) -> None:
 def test_names_by_way_of_what_is_open(stage: Stage, path: str, second_run: bool) -> None:
     if second_run:
         (stage.root / "out").write_text("old")
+        aged(stage.root / "out")
     maker, taker = stage.puppet("maker"), stage.puppet("taker")
     here = taker("os.open('.', os.O_RDONLY)")
     name = path.format(here=here, pid=taker.pid, root=stage.root)
@@ -194,6 +195,7 @@ def test_an_open_that_only_names_a_file_waits_for_it(stage: Stage, second_run: b
     """And so does all that is done through the descriptor."""
     if second_run:
         (stage.root / "out").write_text("older")
+        aged(stage.root / "out")
     maker, taker = stage.puppet("maker"), stage.puppet("taker")
     taker.blocks("os.open('out', os.O_PATH)", WaitKind.BORN)
     maker(f"!os.path.exists('out') and os.unlink('out')\nout = os.open('out', {MAKE})\nos.write(out, b'n')")

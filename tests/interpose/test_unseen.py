@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.interpose.stage import Puppet, Stage
+from tests.interpose.stage import Puppet, Stage, aged
 
 from penstock.streaming.table_records import AppState, Flag, Note, Unseen, UnseenAre, Violation, WaitKind
 
@@ -59,6 +59,7 @@ def starter(stage: Stage, app: str) -> Puppet:
 def test_a_static_reader_begins_when_the_steps_before_it_are_over(stage: Stage, copies: Path, way: str) -> None:
     if way == "second_run":
         (stage.root / "out").write_text("old")
+        aged(stage.root / "out")
     maker, taker = stage.puppet("maker"), starter(stage, "taker")
     taker.send(f"subprocess.call(['sh', '-c', '{copies} out copy; exit $?'])")
     stage.await_wait_for(str(copies), WaitKind.TURN)

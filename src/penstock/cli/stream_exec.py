@@ -85,8 +85,9 @@ def _run(identity: Identity, label: str, command: list[str]) -> int:
 def _begin(label: str, program: str, folder: str) -> Begin:
     """The request, with what speaks against the program: the server knows whether a step makes it."""
     verdict = examine(program, folder=folder)
-    where = verdict.way or verdict.program
-    objection = "" if verdict.ok else f"{program} cannot be streamed: {verdict.reason} ({where})"
+    if verdict.ok:
+        return Begin(label)
+    objection = f"{program} cannot be streamed: {verdict.reason} ({verdict.way or verdict.program})"
     return Begin(label, list(verdict.places), objection)
 
 

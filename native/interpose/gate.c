@@ -68,36 +68,61 @@ static bool is_directory(uint32_t slot) {
     return !failed && S_ISDIR(found.st_mode);
 }
 
-/* Whether some output lies below a directory of this name: a pattern cut at one of its slashes matches it. A pattern like
- * "*.png" could match below any name at all; nobody waits for a name on that ground. */
-static bool awaits_directory(uint32_t slot) {
+struct entries { /* of the rules */
+    const struct ps_rules_entry *at;
+    uint32_t n;
+    const char *strings;
+};
+
+static struct entries all_entries(void) {
     const struct ps_rules_head *head = (const void *)((const char *)ps + ps->rules_at);
     const struct ps_rules_app *apps = (const void *)(head + 1);
     const struct ps_rules_entry *entries = (const void *)(apps + head->n_apps);
-    const char *strings = (const char *)(entries + head->n_entries);
+    return (struct entries){entries, head->n_entries, (const char *)(entries + head->n_entries)};
+}
+
+/* Whether some output lies below a directory of this name: a pattern cut at one of its slashes matches it. A pattern like
+ * "*.png" could match below any name at all; nobody waits for a name on that ground. */
+static bool awaits_directory(uint32_t slot) {
+    struct entries all = all_entries();
     uint32_t bytes;
     const char *name = ps_name(slot, &bytes);
-    for (uint32_t i = 0; i < head->n_entries; i++) {
-        const char *pattern = strings + entries[i].pattern_at, *end = pattern + entries[i].pattern_bytes;
-        if (entries[i].kind == PS_DIR_RULE && ps_matches(pattern, entries[i].pattern_bytes, name, bytes)) return true;
-        if (entries[i].kind != PS_OUTPUT && entries[i].kind != PS_FILE_RULE) continue;
+    for (const struct ps_rules_entry *entry = all.at; entry < all.at + all.n; entry++) {
+        const char *pattern = all.strings + entry->pattern_at, *end = pattern + entry->pattern_bytes;
+        if (entry->kind == PS_DIR_RULE && ps_matches(pattern, entry->pattern_bytes, name, bytes)) return true;
+        if (entry->kind != PS_OUTPUT && entry->kind != PS_FILE_RULE) continue;
         for (const char *at = pattern; (at = memchr(at, '/', (size_t)(end - at))); at++)
             if (ps_matches(pattern, (size_t)(at - pattern), name, bytes)) return true;
     }
     return false;
 }
 
-/* Before a wait for the birth: is there anything to wait for? */
-static bool may_come(uint32_t slot) {
-    if (is_directory(slot)) return false;
-    if (!atomic_load(&ps_slot(slot)->producers) && !(ps_flags_of(slot) & PS_REMOTE) && !awaits_directory(slot)) return false;
-    return !ps_python_imports();
+/* Whether a step names the file itself as its output, without wildcards. */
+static bool is_named(uint32_t slot) {
+    struct entries all = all_entries();
+    uint32_t bytes;
+    const char *name = ps_name(slot, &bytes);
+    for (const struct ps_rules_entry *entry = all.at; entry < all.at + all.n; entry++)
+        if (entry->kind == PS_OUTPUT && entry->pattern_bytes == bytes && !memcmp(all.strings + entry->pattern_at, name, bytes))
+            return true;
+    return false;
 }
 
-/* A directory that a rule of the workflow (not the default) lets be seen only when it is final. */
-static bool ruled_update(uint32_t slot) {
+/* Before a wait for the birth: is there anything to wait for? A module that a step names as its output is. */
+static bool may_come(uint32_t slot) {
+    if (!atomic_load(&ps_slot(slot)->producers) && !(ps_flags_of(slot) & PS_REMOTE) && !awaits_directory(slot)) return false;
+    return is_named(slot) || !ps_python_imports();
+}
+
+/* A directory is looked at by many who only want to know that it is one, or where they are. It is seen when it is final if
+ * a rule of the workflow (not the default) says so, or if the call is about what its entries change: a listing waits too. */
+static int await_directory(uint32_t slot, enum ps_need need) {
     const struct ps_rule *rule = &ps_slot(slot)->directory;
-    return rule->fire == PS_UPDATE && rule->serial != 0xffff;
+    uint32_t bytes;
+    if (rule->fire != PS_UPDATE || need == PS_NEED_BIRTH) return 0;
+    const char *name = ps_name(slot, &bytes);
+    if (need != PS_NEED_ENTRIES && (rule->serial == 0xffff || ps_around_cwd(name, bytes))) return 0;
+    return ps_python_imports() ? 0 : ps_wait_committed(slot, ps_self_app);
 }
 
 int ps_await_slot_or_signal(uint32_t slot, enum ps_need need) {
@@ -106,6 +131,7 @@ int ps_await_slot_or_signal(uint32_t slot, enum ps_need need) {
     if (PS_OFTEN(flags & PS_COMMITTED)) return 0;
     if (!ps_awaited(slot, ps_self_app)) return 0;
     if (!(flags & PS_BORN)) {
+        if (is_directory(slot)) return await_directory(slot, need);
         if (!may_come(slot)) return 0;
         int error = ps_wait_born(slot, ps_self_app);
         if (error) return error;
@@ -113,12 +139,10 @@ int ps_await_slot_or_signal(uint32_t slot, enum ps_need need) {
         flags = ps_flags_of(slot);
     }
     if (flags & PS_SYMLINK) return 0;
-    if (flags & PS_DIRECTORY) return need == PS_NEED_BIRTH || !ruled_update(slot) || ps_python_imports()
-                                          ? 0
-                                          : ps_wait_committed(slot, ps_self_app);
+    if (flags & PS_DIRECTORY) return await_directory(slot, need);
     if (flags & PS_STREAMED) {
         if (need == PS_NEED_BIRTH) return 0;
-        if (need == PS_NEED_STAT && ps_apps[ps_self_app].flags & PS_APP_SIZES_SO_FAR) return 0;
+        if (need != PS_NEED_COMMIT && ps_apps[ps_self_app].flags & PS_APP_SIZES_SO_FAR) return 0;
     } /* else: the producer may yet put another file in its place, and batch order shows the last one */
     return ps_wait_committed(slot, ps_self_app);
 }

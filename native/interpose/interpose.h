@@ -37,6 +37,9 @@
 /* The kernel itself, past every wrapper: a value or -errno; errno stays as it is. */
 #define PS_KERNEL(number, a, b, c, d, e, f) ps_sys(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
+struct aiocb;
+struct sigevent;
+
 /* ---- real.c: the next definition of every wrapped call ---------------------------------------------------------- */
 
 struct ps_real_calls {
@@ -88,7 +91,17 @@ PS_HIDDEN const char *ps_environment_app(void);
 PS_HIDDEN size_t ps_environment_room(char *const *given);
 PS_HIDDEN char *const *ps_environment_for_child(char *const *given, void *room);
 
-PS_HIDDEN void ps_warn_if_static(const char *path); /* static_program.c; before it is executed */
+/* ---- program.c and elf.c: before a program is executed, a library loaded. 0 or errno ------------------------------- */
+
+PS_HIDDEN int ps_await_program(int dirfd, const char *path, bool follow); /* it is whole, and executable if it will be */
+PS_HIDDEN int ps_exec_before(const char *path, char *const *environment);
+PS_HIDDEN int ps_exec_before_search(const char *file, char *const *environment); /* through PATH */
+PS_HIDDEN int ps_exec_before_at(int dirfd, const char *path, int flags, char *const *environment);
+
+enum ps_unseen ps_elf_unseen(int fd) PS_HIDDEN; /* PS_SEEN: the library can get into it */
+/* What the loader will look for when it runs or loads the file `path`, open as `fd`. */
+PS_HIDDEN int ps_await_objects_of(const char *path, int fd, const char *library_path);
+PS_HIDDEN int ps_await_library(const char *name, const char *library_path, void *caller); /* as dlopen takes it */
 
 /* ---- paths.c: is it ours? --------------------------------------------------------------------------------------- */
 
@@ -103,6 +116,7 @@ enum ps_place { PS_OUTSIDE = 0, PS_ABOVE, PS_INSIDE };
 PS_HIDDEN void ps_paths_start(void);
 PS_HIDDEN enum ps_place ps_place_of(int dirfd, const char *path, char *room, struct ps_path *out);
 PS_HIDDEN void ps_cwd_changed(void);
+PS_HIDDEN bool ps_around_cwd(const char *name, size_t bytes); /* the working directory, or one that it lies in */
 /* The absolute path of a managed name, NUL-terminated; false if it is too long. */
 PS_HIDDEN bool ps_absolute(const char *name, size_t bytes, char *out, size_t room);
 
@@ -118,7 +132,8 @@ static inline bool ps_managed(int dirfd, const char *path, char *room, struct ps
 
 /* ---- gate.c: what a consumer waits for -------------------------------------------------------------------------- */
 
-enum ps_need { PS_NEED_BIRTH, PS_NEED_COMMIT, PS_NEED_STAT };
+/* ENTRIES: a stat whose caller is after what the entries of a directory change. */
+enum ps_need { PS_NEED_BIRTH, PS_NEED_COMMIT, PS_NEED_STAT, PS_NEED_ENTRIES };
 
 /* The slot of a name if anything is known or declared of it; PS_NONE for plain and excluded names. */
 PS_HIDDEN uint32_t ps_slot_of(const struct ps_path *path);

@@ -85,18 +85,41 @@ static bool has_dots(const char *path) {
     return false;
 }
 
-/* /dev/stdout and its like name what is open already. */
-static const struct ps_description *description_named(const char *path) {
+/* Past the digits at `at`; their value. NULL if there are none. */
+static const char *number_at(const char *at, int *value) {
+    const char *from = at;
+    for (*value = 0; *at >= '0' && *at <= '9' && *value < 1 << 24; at++) *value = *value * 10 + (*at - '0');
+    return at == from ? NULL : at;
+}
+
+/* Past the word, if the text begins with it. */
+static const char *past(const char *text, const char *word) {
+    size_t bytes = strlen(word);
+    return strncmp(text, word, bytes) ? NULL : text + bytes;
+}
+
+/* /dev/stdout, /dev/fd/3, /proc/self/fd/3, /proc/self/cwd and their like name what is open already. Where that name ends;
+ * *fd is the descriptor, -1 if it is none of this process. NULL: no such name. */
+static const char *open_already(const char *path, int *fd) {
     static const char *const standard[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
-    const char *digits = NULL;
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(path, standard[i])) return ps_tracked(i);
-    if (!strncmp(path, "/dev/fd/", 8)) digits = path + 8;
-    if (!strncmp(path, "/proc/self/fd/", 14)) digits = path + 14;
-    if (!digits || !*digits) return NULL;
-    int fd = 0;
-    for (; *digits >= '0' && *digits <= '9' && fd < 1 << 24; digits++) fd = fd * 10 + (*digits - '0');
-    return *digits ? NULL : ps_tracked(fd);
+    const char *at;
+    for (*fd = 0; *fd < 3; ++*fd)
+        if (!strcmp(path, standard[*fd])) return path + strlen(path);
+    *fd = -1;
+    if ((at = past(path, "/dev/fd/"))) return number_at(at, fd);
+    if (!(at = past(path, "/proc/"))) return NULL;
+    const char *rest = past(at, "self/");
+    if (!rest) rest = past(at, "thread-self/");
+    int pid = getpid();
+    if (!rest && (rest = number_at(at, &pid)) && *rest++ != '/') return NULL;
+    if (!rest) return NULL;
+    if ((at = past(rest, "fd/"))) {
+        at = number_at(at, fd);
+        if (pid != getpid()) *fd = -1;
+        return at;
+    }
+    at = past(rest, "cwd");
+    return at ? at : past(rest, "root");
 }
 
 static enum ps_place place_of_description(const struct ps_description *d, struct ps_path *out) {
@@ -104,6 +127,25 @@ static enum ps_place place_of_description(const struct ps_description *d, struct
     out->name = ps_name(ps_now(d->slot), &bytes);
     out->bytes = bytes;
     return PS_INSIDE;
+}
+
+static enum ps_place place_below(const char *directory, size_t bytes, const char *path, char *room,
+                                 struct ps_path *out);
+
+static enum ps_place place_of_open(const char *path, char *room, struct ps_path *out) {
+    int fd;
+    const char *rest = open_already(path, &fd);
+    if (!rest || (*rest && *rest != '/')) return PS_OUTSIDE;
+    const struct ps_description *d = fd >= 0 ? ps_tracked(fd) : NULL;
+    if (d && !*rest) return place_of_description(d, out);
+    char link[64];
+    size_t named = (size_t)(rest - path);
+    if (named >= sizeof link) return PS_OUTSIDE;
+    memcpy(link, path, named);
+    link[named] = 0;
+    ssize_t bytes = PS_KERNEL(SYS_readlinkat, AT_FDCWD, link, room, 4096, 0, 0);
+    if (bytes <= 0 || room[0] != '/') return PS_OUTSIDE;
+    return place_below(room, bytes == 1 ? 0 : (size_t)bytes, rest, room, out);
 }
 
 static enum ps_place place_of_absolute(const char *path, char *room, struct ps_path *out) {
@@ -116,13 +158,13 @@ static enum ps_place place_of_absolute(const char *path, char *room, struct ps_p
         if (tidy(rest + 1, &out->bytes)) return out->bytes <= PS_NAME_MAX ? PS_INSIDE : PS_OUTSIDE;
         break;
     }
+    if (!strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6)) {
+        enum ps_place place = place_of_open(path, room, out);
+        if (place != PS_OUTSIDE) return place;
+    }
     if (has_dots(path) || path[strlen(path) - 1] == '/') {
         size_t bytes = append(room, 0, path);
         return bytes == SIZE_MAX ? PS_OUTSIDE : place_of_normal(room, bytes, out);
-    }
-    if (!strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/self/fd/", 14)) {
-        const struct ps_description *d = description_named(path);
-        if (d) return place_of_description(d, out);
     }
     return place_of_normal(path, strlen(path), out);
 }
@@ -186,6 +228,14 @@ bool ps_absolute(const char *name, size_t bytes, char *out, size_t room) {
     }
     out[root] = 0;
     return true;
+}
+
+bool ps_around_cwd(const char *name, size_t bytes) {
+    const struct cwd *cwd = atomic_load_explicit(&cwd_now, memory_order_acquire);
+    if (!cwd || cwd->place != PS_INSIDE) return false;
+    if (bytes == 1 && name[0] == '.') return true;
+    const char *here = cwd->path + cwd->name_at;
+    return !strncmp(here, name, bytes) && (!here[bytes] || here[bytes] == '/');
 }
 
 void ps_cwd_changed(void) {

@@ -1,5 +1,6 @@
 /* CPython's import system lists and stats the folder of the script. That is no look at data: it must not wait for whoever
- * still writes there. Asked only when a call is about to wait; then the frame that makes the call says who it is. */
+ * still writes there. (A file that a step names as its output, without wildcards, is data all the same: gate.c.) Asked
+ * only when a call is about to wait; then the frame that makes the call says who it is. */
 #include "interpose.h"
 
 #include <dlfcn.h>

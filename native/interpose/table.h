@@ -112,6 +112,10 @@ struct ps_class {
 
 /* ---- layout ---------------------------------------------------------------------------------------------------- */
 
+/* Why the library cannot get into a program, and what is done about such programs. */
+enum ps_unseen { PS_SEEN = 0, PS_STATIC, PS_GO, PS_MUSL, PS_OTHER_MACHINE, PS_PRIVILEGED };
+enum ps_unseen_are { PS_UNSEEN_SAID = 0 /* by the library, on stderr */, PS_UNSEEN_TOLD = 1 /* by the server */, PS_UNSEEN_REFUSED = 2 };
+
 enum ps_server_state { PS_SERVER_STARTING = 0, PS_SERVER_RUNS = 1, PS_SERVER_STOPS = 2 };
 
 struct ps_header { /* 4 KiB; ps_create fills it */
@@ -134,6 +138,7 @@ struct ps_header { /* 4 KiB; ps_create fills it */
     _Atomic uint32_t aborted;   /* 1: every wait returns EIO with abort_text */
     char abort_text[256];
     _Atomic uint32_t full;      /* bits: 1 slots, 2 names, 4 extents, 8 processes, 16 holding blocks; also if memory is */
+    _Atomic uint32_t unseen_are; /* enum ps_unseen_are */
 
     _Alignas(64) pthread_mutex_t mutex; /* inserts, links, renames, allocation of blocks */
     _Atomic uint32_t slots_used, blocks_used;
@@ -248,6 +253,7 @@ enum ps_wait_kind {
     PS_WAIT_ENTRY,
     PS_WAIT_ROOM,
     PS_WAIT_CLAIMED, /* a place being filled in */
+    PS_WAIT_TURN,    /* for the steps before its own */
 };
 #define PS_WAITS 8u      /* waits of one process that status and watchdog can see */
 #define PS_HELD 126u     /* holdings per block */
@@ -310,6 +316,7 @@ enum ps_violation {
     PS_REMOVED_ENTRY,      /* an entry of a no_update directory was removed */
     PS_READ_PUNCHED,       /* a reader came back to bytes that were given back */
     PS_RENAMED_ENTRY,      /* an entry of a no_update directory was renamed after a listing had shown it */
+    PS_UNSEEN_PROGRAM,     /* one that the library cannot get into is started: slot = its absolute path, b = enum ps_unseen */
 };
 
 struct ps_record { /* 48 bytes; what ps_drain fills */
@@ -505,6 +512,12 @@ static inline int ps_wait_committed(uint32_t slot, uint32_t app) {
 static inline int ps_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end) {
     return atomic_load_explicit(&ps->limit, memory_order_relaxed) ? ps_wait_room_slowly(slot, app, start, end) : 0;
 }
+
+/* Until a program may be executed: committed, and executable unless its producers leave it otherwise. A linker, and
+ * `echo … > script; chmod +x script`, make it so after their close. */
+PS_API int ps_wait_executable(uint32_t slot, uint32_t app);
+/* Until all steps upstream of `app` are over. `slot`: of the program that has to wait for that. */
+PS_API int ps_wait_turn(uint32_t slot, uint32_t app);
 
 /* The answer of a wait without waiting: 0, an errno value, or PS_WOULD_WAIT. Kinds BORN, RANGE, COMMITTED, ROOM. */
 #define PS_WOULD_WAIT (-1)

@@ -42,8 +42,7 @@ static int failure(uint32_t slot, uint64_t failed) {
 static bool is_remote(uint32_t slot) { return atomic_load(&ps_slots[slot].flags) & PS_REMOTE; }
 
 /* What holds for every wait that is not satisfied: nobody left to wait for, or no hope. */
-static int otherwise(const struct wait *wait, uint32_t slot) {
-    uint64_t awaited = ps_awaited_of(ps_slots + slot, wait->app);
+static int hope(uint64_t awaited, uint32_t slot) {
     if (atomic_load(&ps->aborted)) {
         ps_say("penstock: %s", ps->abort_text);
         return EIO;
@@ -59,6 +58,10 @@ static int otherwise(const struct wait *wait, uint32_t slot) {
         return EIO;
     }
     return SLEEP_ON;
+}
+
+static int otherwise(const struct wait *wait, uint32_t slot) {
+    return hope(ps_awaited_of(ps_slots + slot, wait->app), slot);
 }
 
 static int is_born(struct wait *wait, uint32_t slot) {
@@ -107,6 +110,28 @@ static int has_room(struct wait *wait, uint32_t slot) {
     if (wanted != PS_NOTHING_WANTED && wait->start < wanted) return 0; /* a reader waits for more than the limit */
     if (atomic_load(&ps->aborted) || atomic_load(&ps->server_state) == PS_SERVER_STOPS) return 0; /* writers go on */
     return SLEEP_ON;
+}
+
+/* Its mode came from another node with its commit, and will not change here. */
+static int is_executable(struct wait *wait, uint32_t slot) {
+    int final = is_committed(wait, slot);
+    uint32_t bytes;
+    uint64_t size;
+    unsigned mode;
+    bool of_this_run;
+    if (final || is_remote(slot)) return final;
+    const char *name = ps_name(slot, &bytes);
+    if (ps_stat_name(name, bytes, &size, &mode, &of_this_run) || !S_ISREG(mode) || mode & 0111) return 0;
+    return otherwise(wait, slot);
+}
+
+static int is_in_turn(struct wait *wait, uint32_t slot) {
+    uint64_t before = ps_apps[wait->app].before, failed = before & atomic_load(&ps->failed);
+    if (!failed) return hope(before, slot);
+    uint32_t bytes, app_bytes;
+    const char *name = ps_name(slot, &bytes), *app_name = ps_app_name((uint32_t)__builtin_ctzll(failed), &app_bytes);
+    ps_say("penstock: %.*s is not started: '%.*s', a step before its own, failed", (int)bytes, name, (int)app_bytes, app_name);
+    return EIO;
 }
 
 /* ---- sleeping --------------------------------------------------------------------------------------------------- */
@@ -272,6 +297,14 @@ int ps_wait_range_slowly(uint32_t slot, uint32_t app, uint64_t start, uint64_t e
 
 int ps_wait_committed_slowly(uint32_t slot, uint32_t app) {
     return wait_for(&(struct wait){.slot = slot, .app = app, .kind = PS_WAIT_COMMITTED, .fd = -1, .verdict = is_committed});
+}
+
+int ps_wait_executable(uint32_t slot, uint32_t app) {
+    return wait_for(&(struct wait){.slot = slot, .app = app, .kind = PS_WAIT_COMMITTED, .fd = -1, .verdict = is_executable});
+}
+
+int ps_wait_turn(uint32_t slot, uint32_t app) {
+    return wait_for(&(struct wait){.slot = slot, .app = app, .kind = PS_WAIT_TURN, .fd = -1, .verdict = is_in_turn});
 }
 
 int ps_wait_room_slowly(uint32_t slot, uint32_t app, uint64_t start, uint64_t end) {

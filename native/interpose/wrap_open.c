@@ -8,11 +8,15 @@ static bool only_reads(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(
 /* A consumer that opens for update without truncating means the file that is to come (a database, say). */
 static bool means_what_is_there(int flags) { return (flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC); }
 
+/* An open that only names a file disregards most of its flags, as the kernel does. */
+static int heeded(int flags) { return flags & O_PATH ? flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW) : flags; }
+
 int ps_open_before(struct ps_open *o, int dirfd, const char *path, int flags) {
+    flags = heeded(flags);
     o->slot = PS_NONE;
     o->waits = false;
     o->place = ps_active() && ps_is_path(path) ? ps_place_of(dirfd, path, o->room, &o->path) : PS_OUTSIDE;
-    if (o->place != PS_INSIDE || flags & O_PATH || (flags & O_TMPFILE) == O_TMPFILE) return 0;
+    if (o->place != PS_INSIDE || (flags & O_TMPFILE) == O_TMPFILE) return 0;
     bool follow = !(flags & O_NOFOLLOW);
     if (only_reads(flags)) {
         int error = ps_reach_or_signal(&o->path, follow, PS_NEED_BIRTH, &o->slot);
@@ -69,6 +73,7 @@ void ps_open_after(struct ps_open *o, int fd, int flags) {
         return;
     }
     int kept = errno;
+    flags = heeded(flags);
     struct ps_description *d =
         o->slot == PS_NONE ? &ps_plain : ps_description_new(ps_now(o->slot), flags, o->waits);
     if (!d) d = &ps_plain;

@@ -3,7 +3,9 @@
 #include "interpose.h"
 
 #include <alloca.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ENVIRONMENT(given) ps_environment_for_child(given, alloca(ps_environment_room(given)))
 
@@ -39,13 +41,84 @@ PS_WRAPS int daemon(int keep_directory, int keep_streams) {
 typedef int spawner(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
                     char *const[], char *const[]);
 
+/* The directory that file actions change to: from there a child looks for its program. Rare, so a list will do. */
+static struct folder {
+    const posix_spawn_file_actions_t *actions;
+    struct folder *next;
+    char path[PATH_MAX];
+} *folders;
+static pthread_mutex_t folders_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Where `path` leads if the actions are carried out first; false: they change nothing about that. */
+static bool after_actions(const posix_spawn_file_actions_t *actions, const char *path, char *room) {
+    struct folder *folder = NULL;
+    if (PS_OFTEN(!folders) || !actions || path[0] == '/') return false;
+    pthread_mutex_lock(&folders_mutex);
+    for (folder = folders; folder && folder->actions != actions;) folder = folder->next;
+    bool fits = folder && (size_t)snprintf(room, PATH_MAX, "%s/%s", folder->path, path) < PATH_MAX;
+    pthread_mutex_unlock(&folders_mutex);
+    return fits;
+}
+
+static void forget_actions(const posix_spawn_file_actions_t *actions) {
+    struct folder *gone = NULL;
+    pthread_mutex_lock(&folders_mutex);
+    for (struct folder **at = &folders; *at; at = &(*at)->next)
+        if ((*at)->actions == actions) {
+            gone = *at;
+            *at = gone->next;
+            break;
+        }
+    pthread_mutex_unlock(&folders_mutex);
+    free(gone);
+}
+
+static void changes_to(const posix_spawn_file_actions_t *actions, const char *path) {
+    char room[PATH_MAX];
+    struct folder *folder = calloc(1, sizeof *folder);
+    if (after_actions(actions, path, room)) path = room;
+    if (!folder || strlen(path) >= PATH_MAX) return free(folder);
+    forget_actions(actions);
+    strcpy(folder->path, path);
+    folder->actions = actions;
+    pthread_mutex_lock(&folders_mutex);
+    folder->next = folders;
+    folders = folder;
+    pthread_mutex_unlock(&folders_mutex);
+}
+
+PS_WRAPS int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *actions, const char *path) {
+    int error = REAL(posix_spawn_file_actions_addchdir_np)(actions, path);
+    if (!error && ps_active()) changes_to(actions, path);
+    return error;
+}
+
+PS_WRAPS int posix_spawn_file_actions_addfchdir_np(posix_spawn_file_actions_t *actions, int fd) {
+    char path[64];
+    int error = REAL(posix_spawn_file_actions_addfchdir_np)(actions, fd);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (!error && ps_active()) changes_to(actions, path);
+    return error;
+}
+
+PS_WRAPS int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t *actions) {
+    if (PS_RARELY(folders != NULL)) forget_actions(actions);
+    return REAL(posix_spawn_file_actions_destroy)(actions);
+}
+
+/* libc executes the program in the child, unseen: the wait is here. */
 static int spawn(spawner *real, pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
-    if (!ps_active()) return real(pid, path, actions, attributes, argv, envp);
+    if (!ps_active() || !ps_is_path(path)) return real(pid, path, actions, attributes, argv, envp);
     pid_t started = 0;
-    ps_warn_if_static(path);
+    char room[PATH_MAX];
+    int kept = errno, error;
+    if (real == REAL(posix_spawnp) && !strchr(path, '/')) error = ps_exec_before_search(path, envp);
+    else error = ps_exec_before(after_actions(actions, path, room) ? room : path, envp);
+    errno = kept;
+    if (error) return error;
     uint32_t child = ps_child_before();
-    int error = real(&started, path, actions, attributes, argv, ENVIRONMENT(envp));
+    error = real(&started, path, actions, attributes, argv, ENVIRONMENT(envp));
     if (child != PS_NONE) {
         if (error) ps_process_reap(child);
         else ps_process_started(child, started);
@@ -77,21 +150,25 @@ PS_WRAPS int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *action
 /* ---- exec -------------------------------------------------------------------------------------------------------------- */
 
 PS_WRAPS int execve(const char *path, char *const argv[], char *const envp[]) {
-    if (ps_active()) ps_warn_if_static(path);
+    int error = ps_active() && ps_is_path(path) ? ps_exec_before(path, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(execve)(path, argv, ENVIRONMENT(envp));
 }
 PS_WRAPS int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
 PS_WRAPS int execvpe(const char *file, char *const argv[], char *const envp[]) {
-    if (ps_active()) ps_warn_if_static(file);
+    int error = ps_active() && ps_is_path(file) ? ps_exec_before_search(file, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(execvpe)(file, argv, ENVIRONMENT(envp));
 }
 PS_WRAPS int execvp(const char *file, char *const argv[]) { return execvpe(file, argv, environ); }
 PS_WRAPS int fexecve(int fd, char *const argv[], char *const envp[]) {
-    ps_active();
+    int error = ps_active() ? ps_exec_before_at(fd, "", AT_EMPTY_PATH, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(fexecve)(fd, argv, ENVIRONMENT(envp));
 }
 PS_WRAPS int execveat(int dirfd, const char *path, char *const argv[], char *const envp[], int flags) {
-    ps_active();
+    int error = ps_active() && ps_is_path(path) ? ps_exec_before_at(dirfd, path, flags, envp) : 0;
+    if (error) return ps_fail(error);
     return REAL(execveat)(dirfd, path, argv, ENVIRONMENT(envp), flags);
 }
 

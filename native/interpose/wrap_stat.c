@@ -3,16 +3,19 @@
 
 #include <stdlib.h>
 
-/* stat by descriptor, by path, or by descriptor and empty path. */
-static int await_stat(int dirfd, const char *path, int flags) {
-    if (ps_is_path(path) && path[0]) return ps_await_path(dirfd, path, PS_NEED_STAT, !(flags & AT_SYMLINK_NOFOLLOW));
-    struct ps_description *d = flags & AT_EMPTY_PATH ? ps_tracked(dirfd) : NULL;
-    return d && d->flags & PS_D_WAITS ? ps_await_slot(d->slot, PS_NEED_STAT) : 0;
-}
-
+/* Who has a directory open means to list it: its times and links are those that the listing will have (tar compares). */
 static inline int await_fstat(int fd) {
     struct ps_description *d = ps_tracked(fd);
-    return PS_OFTEN(!d || !(d->flags & PS_D_WAITS)) ? 0 : ps_await_slot(d->slot, PS_NEED_STAT);
+    return PS_OFTEN(!d || !(d->flags & PS_D_WAITS)) ? 0 : ps_await_slot(d->slot, PS_NEED_ENTRIES);
+}
+
+/* stat by descriptor, by path, or by descriptor and empty path. */
+static int await_stat_for(int dirfd, const char *path, int flags, enum ps_need need) {
+    if (ps_is_path(path) && path[0]) return ps_await_path(dirfd, path, need, !(flags & AT_SYMLINK_NOFOLLOW));
+    return flags & AT_EMPTY_PATH ? await_fstat(dirfd) : 0;
+}
+static int await_stat(int dirfd, const char *path, int flags) {
+    return await_stat_for(dirfd, path, flags, PS_NEED_STAT);
 }
 
 #define STAT_BY_PATH(name, parameters, path, flags, call)       \
@@ -55,19 +58,28 @@ STAT_AT(__fxstatat, (int version, int dirfd, const char *path, struct stat *out,
 STAT_AT(__fxstatat64, (int version, int dirfd, const char *path, struct stat64 *out, int flags), dirfd, path, flags,
         (version, dirfd, path, out, flags))
 
-/* A statx that asks only for what cannot change (type, inode) waits for the birth. */
+/* A statx that asks only for what cannot change (type, inode) waits for the birth. One that asks for some things, and for
+ * one among them that the entries of a directory change, means it (`stat -c %h`); many ask for all there is. */
 PS_WRAPS int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *out) {
+    unsigned entries = STATX_NLINK | STATX_MTIME | STATX_CTIME | STATX_SIZE | STATX_BLOCKS;
+    enum ps_need need = mask & entries && (mask & STATX_BASIC_STATS) != STATX_BASIC_STATS ? PS_NEED_ENTRIES : PS_NEED_STAT;
     bool kind_only = !(mask & ~(unsigned)(STATX_TYPE | STATX_MODE | STATX_INO | STATX_UID | STATX_GID | STATX_BTIME));
     bool empty = ps_is_path(path) && !path[0] && flags & AT_EMPTY_PATH;
-    int error = !kind_only ? await_stat(dirfd, path, flags)
+    int error = !kind_only ? await_stat_for(dirfd, path, flags, need)
                 : empty    ? 0
                            : ps_await_path(dirfd, path, PS_NEED_BIRTH, !(flags & AT_SYMLINK_NOFOLLOW));
     return error ? ps_fail(error) : REAL(statx)(dirfd, path, flags, mask, out);
 }
 
+/* Whether a file may be executed is known when it is whole. */
+static int await_access(int dirfd, const char *path, int mode, bool follow) {
+    if (PS_RARELY(mode & X_OK)) return ps_await_program(dirfd, path, follow);
+    return ps_await_path(dirfd, path, PS_NEED_BIRTH, follow);
+}
+
 #define EXISTENCE_AT(name, parameters, dirfd, path, follow, call)                        \
     PS_WRAPS int name parameters {                                                       \
-        int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, follow);                   \
+        int error = await_access(dirfd, path, mode, follow);                             \
         return PS_RARELY(error) ? ps_fail(error) : REAL(name) call;                      \
     }
 EXISTENCE_AT(access, (const char *path, int mode), AT_FDCWD, path, true, (path, mode))

@@ -29,6 +29,13 @@ from penstock.streaming.rules.blob import compiled
 from penstock.streaming.table import Table
 from penstock.streaming.table_records import AppState, Flag, Info, ServerState, WaitKind
 
+
+def aged(path: Path) -> Path:
+    """The file as if an earlier run had left it: what changed since the table was made is taken for this run's."""
+    os.utime(path, (1, 1))
+    return path
+
+
 PUPPET = Path(__file__).parent / "puppet.py"
 
 RULES = """
@@ -207,6 +214,16 @@ class Stage:
                 return
             time.sleep(0.001)
         raise AssertionError(f"no wait of {pid} of {kinds}; there are {self.table.waits()}")
+
+    def await_wait_for(self, name: str, *kinds: WaitKind) -> None:
+        """Whoever it is that waits for this name, a child of a puppet for one."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            slot = self.table.lookup(name)
+            if any(wait.slot == slot and wait.kind in kinds for wait in self.table.waits()):
+                return
+            time.sleep(0.001)
+        raise AssertionError(f"nobody waits for {name}; there are {self.table.waits()}")
 
     def await_flag(self, name: str, flag: Flag) -> None:
         end = time.monotonic() + PATIENCE

@@ -13,6 +13,7 @@ FAMILIES = [
     "open",
     "read",
     "write",
+    "aio",
     "seek",
     "stat",
     "dir",

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.interpose.stage import Stage, staged
+from tests.interpose.stage import Stage, aged, staged
 
 from penstock.streaming.table_records import AppState, Flag, WaitKind
 
@@ -159,3 +159,67 @@ def test_an_update_file_is_opened_when_it_is_final(stage: Stage) -> None:
     maker("open('tmp', 'w').write('second') and os.rename('tmp', 'closed')")
     maker("os.close(out)")
     assert taker.answer() == "second"
+
+
+# --- names of what is open already, and opens that only name a file ---------------------------------------------------
+
+
+@pytest.mark.parametrize("second_run", [False, True])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/proc/self/fd/{here}/out",
+        "/proc/thread-self/fd/{here}/out",
+        "/proc/{pid}/fd/{here}/out",
+        "/dev/fd/{here}/out",
+        "/proc/self/cwd/out",
+        "/proc/self/root{root}/out",
+    ],
+)
+def test_names_by_way_of_what_is_open(stage: Stage, path: str, second_run: bool) -> None:
+    if second_run:
+        (stage.root / "out").write_text("old")
+        aged(stage.root / "out")
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    here = taker("os.open('.', os.O_RDONLY)")
+    name = path.format(here=here, pid=taker.pid, root=stage.root)
+    taker.blocks(f"os.read(os.open({name!r}, os.O_RDONLY), 3)", WaitKind.BORN)
+    maker(f"!out = os.open('out', {MAKE})")
+    stage.await_wait(taker.pid, WaitKind.RANGE)
+    maker("os.write(out, b'new')")
+    assert taker.answer() == b"new"
+
+
+@pytest.mark.parametrize("second_run", [False, True])
+def test_an_open_that_only_names_a_file_waits_for_it(stage: Stage, second_run: bool) -> None:
+    """And so does all that is done through the descriptor."""
+    if second_run:
+        (stage.root / "out").write_text("older")
+        aged(stage.root / "out")
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    taker.blocks("os.open('out', os.O_PATH)", WaitKind.BORN)
+    maker(f"!os.path.exists('out') and os.unlink('out')\nout = os.open('out', {MAKE})\nos.write(out, b'n')")
+    named = taker.answer()
+    assert taker(f"os.read(os.open('/proc/self/fd/{named}', os.O_RDONLY), 1)") == b"n"
+    taker.blocks(f"os.fstat({named}).st_size", WaitKind.COMMITTED)
+    maker("os.write(out, b'ew') and os.close(out)")
+    assert taker.answer() == 3
+    assert taker(f"open('/dev/fd/{named}').read()") == "new"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        taker(f"os.read({named}, 1)")
+
+
+def test_an_open_that_only_names_a_file_is_no_writer_of_it(stage: Stage) -> None:
+    (stage.root / "out").write_text("old")
+    maker = stage.puppet("maker")
+    maker("os.open('out', os.O_PATH|os.O_RDWR|os.O_TRUNC)")
+    assert (stage.root / "out").read_text() == "old"
+    assert not stage.has("out", Flag.BORN)
+
+
+def test_a_directory_that_is_only_named_leads_to_its_entries(stage: Stage) -> None:
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    here = taker("os.open('.', os.O_PATH|os.O_DIRECTORY)")
+    taker.blocks(f"os.close(os.open('out', os.O_RDONLY, dir_fd={here}))", WaitKind.BORN)
+    maker(f"os.open('out', {MAKE})")
+    assert taker.answer() is None

@@ -205,20 +205,6 @@ def test_a_program_whose_workflow_is_gone_is_refused(stage: Stage) -> None:
     assert "penstock: cannot join the workflow of table /no/such/table" in done.stderr
 
 
-def test_a_static_program_is_named(
-    stage: Stage, program: Callable[..., str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        path = program("static_hello.c", "-static")
-    except subprocess.CalledProcessError:
-        pytest.skip("no static libc here: the warning about static programs is NOT tested")
-    maker = stage.puppet("maker")
-    maker(f"os.waitpid(os.posix_spawn({path!r}, ['hello'], os.environ), 0) and None")
-    maker(f"os.waitpid(os.fork() or os.execv({path!r}, ['hello']), 0) and None")
-    told = capfd.readouterr().err
-    assert told.count(f"penstock: {path} is a static program") == 2
-
-
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize(
     ("line", "closes"),

@@ -57,3 +57,20 @@ def test_names_that_nobody_makes_are_missing_at_once(tmp_path: Path) -> None:
         taker.blocks("os.path.isdir('plots')", WaitKind.BORN)
         maker("os.mkdir('plots')")
         assert taker.answer() is True
+
+
+def test_a_module_that_a_step_names_as_its_output_is_waited_for(tmp_path: Path) -> None:
+    """That of an earlier run would be imported without a word."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "config.py").write_text("value = 'old'\n")
+    (root / "plot.py").write_text("import config\nprint(config.value)\n")
+    rules = RULES.replace('"tmp*"]', '"tmp*", "config.py"]')
+    with staged(root, rules) as stage:
+        maker = stage.puppet("maker")
+        taker = stage.start("taker", [sys.executable, "-B", "plot.py"], stdout=subprocess.PIPE)
+        stage.await_wait(taker.pid, WaitKind.BORN)
+        maker("open('config.py', 'w').write('value = 1234\\n')")
+        maker.end()
+        stage.over("maker")
+        assert taker.communicate(timeout=60)[0] == b"1234\n"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.interpose.stage import RULES, Stage, staged
+from tests.interpose.stage import PATIENCE, RULES, Puppet, Stage, staged
 
 from penstock.streaming.table_records import WaitKind
 
@@ -143,3 +146,99 @@ def test_a_step_may_ask_for_sizes_so_far(tmp_path: Path) -> None:
         assert taker("os.lseek(os.open('late', 0), 0, os.SEEK_HOLE)") == 5
         maker(f"os.close(os.open('closed', {MAKE})) or os.open('closed.2', {MAKE})")
         taker.blocks("os.stat('closed.2').st_size", WaitKind.COMMITTED)  # an update file: after commit all the same
+
+
+# --- directories that were there before the run -----------------------------------------------------------------------
+
+RULE = 'directories = ["made"]\ncommit = "on_termination"\nfire = "no_update"'
+OF_OLD = RULES.replace('"made*"', '"made/file", "made/new"')
+BY_RULE = OF_OLD.replace(RULE, RULE.replace("no_update", "update"))
+BY_DEFAULT = OF_OLD.replace(f"[[step.stream]]\n{RULE}\n", "")
+
+
+def made_before(stage: Stage) -> None:
+    (stage.root / "made").mkdir()
+    (stage.root / "made" / "old").mkdir()
+
+
+def add_to(maker: Puppet) -> None:
+    maker("os.mkdir('made/new') or os.close(os.open('made/file', os.O_WRONLY|os.O_CREAT))")
+    maker.end()
+    maker.stage.over("maker")
+
+
+@pytest.mark.parametrize("rules", [BY_RULE, BY_DEFAULT])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "os.fstat(os.open('made', os.O_RDONLY)).st_nlink",
+        "os.fstat(os.open('made', os.O_PATH)).st_nlink",
+        f"[found := {BUFFER}, call('statx', -100, b'made', 0, 4, found)] and int.from_bytes(found[16:20], 'little')",
+        "int(os.popen('stat -c %h made').read())",
+    ],
+)
+def test_what_entries_change_is_final_in_a_directory_of_old(tmp_path: Path, rules: str, expression: str) -> None:
+    with staged(tmp_path / "root", rules) as stage:
+        made_before(stage)
+        maker, taker = stage.puppet("maker"), stage.puppet("taker")
+        taker.send(expression)
+        stage.await_wait_for("made", WaitKind.COMMITTED)
+        add_to(maker)
+        assert taker.answer() == 4
+
+
+def test_a_rule_holds_for_a_directory_of_old_too(tmp_path: Path) -> None:
+    with staged(tmp_path / "root", BY_RULE) as stage:
+        made_before(stage)
+        maker, taker = stage.puppet("maker"), stage.puppet("taker")
+        taker.blocks("os.stat('made').st_nlink", WaitKind.COMMITTED)
+        add_to(maker)
+        assert taker.answer() == 4
+
+
+@pytest.mark.parametrize("rules", [BY_RULE, BY_DEFAULT])
+def test_tar_sees_a_directory_of_old_that_does_not_change(tmp_path: Path, rules: str) -> None:
+    if shutil.which("tar") is None:
+        pytest.skip("no tar here: it is NOT tested whether it sees directories change")
+    with staged(tmp_path / "root", rules) as stage:
+        made_before(stage)
+        maker = stage.puppet("maker")
+        tar = stage.start("taker", ["tar", "-cf", str(tmp_path / "made.tar"), "made"], stderr=subprocess.PIPE)
+        stage.await_wait_for("made", WaitKind.COMMITTED)
+        add_to(maker)
+        assert tar.communicate(timeout=PATIENCE)[1] == b""
+        assert tar.returncode == 0
+    listed = subprocess.run(["tar", "-tf", str(tmp_path / "made.tar")], capture_output=True, text=True, check=True)
+    assert sorted(listed.stdout.split()) == ["made/", "made/file", "made/new/", "made/old/"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir -p made",
+        "mkdir -p made/old",
+        "test -d made",
+        "cd made && pwd && cd old && test -d .",
+        "bash -c 'cd made && [[ -d . ]] && pwd'",
+        f'{sys.executable} -c \'import os; os.makedirs("made", exist_ok=True); os.chdir("made"); os.getcwd()\'',
+        f"cd made && {sys.executable} own.py",
+        f"{sys.executable} made/own.py",
+        "realpath made",
+        "perl -e 'exit !-d \"made\"'",
+    ],
+)
+def test_who_only_looks_whether_it_is_there_does_not_wait(tmp_path: Path, command: str) -> None:
+    """Those that a rule of the workflow makes wait for a directory are not among them."""
+    with staged(tmp_path / "root", BY_DEFAULT) as stage:
+        made_before(stage)
+        (stage.root / "made" / "own.py").write_text("import neighbour\n")
+        (stage.root / "made" / "neighbour.py").write_text("")
+        stage.run("taker", command, env={"PYTHONDONTWRITEBYTECODE": "1"})
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_rule_for_the_directory_of_all_holds_up_no_shell(tmp_path: Path, shell: str) -> None:
+    rules = RULES.replace(RULE, RULE.replace('"made"', '"."').replace("no_update", "update"))
+    with staged(tmp_path / "root", rules) as stage:
+        stage.puppet("maker")(f"os.open('out', {MAKE})")
+        assert stage.run("taker", [shell, "-c", "pwd"]) == f"{stage.root}\n"

@@ -15,7 +15,7 @@ from penstock.streaming.language.model import Step
 from penstock.streaming.placement import true_root
 from penstock.streaming.processes import die_with_parent
 from penstock.streaming.programs import examine
-from penstock.streaming.steps import exit_status, step_environment
+from penstock.streaming.steps import exit_status, from_inside, step_environment
 from penstock.units import parse_duration
 
 __all__ = ["launch_exec"]
@@ -31,9 +31,6 @@ def launch_exec(command: list[str], app: str | None, workflow: str | None, wait:
         label = app or os.environ.get("PENSTOCK_STREAM_APP") or os.environ.get("CAPIO_APP_NAME")
         if not label:
             raise ConfigError("which app is this? give --app NAME, or set CAPIO_APP_NAME")
-        verdict = examine(command[0])
-        if not verdict.ok:
-            raise ConfigError(f"{command[0]} cannot be streamed: {verdict.reason} ({verdict.way or verdict.program})")
         return _run(_find(workflow, parse_duration(wait)), label, command)
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -68,12 +65,13 @@ def _find(workflow: str | None, patience: float) -> Identity:
 def _run(identity: Identity, label: str, command: list[str]) -> int:
     connection: Connection = connect(identity)
     try:
-        began = connection.ask(Begin(label))
+        folder = _folder(identity)
+        began = connection.ask(_begin(label, command[0], folder or os.getcwd()))
         assert isinstance(began, Began)
         step = Step(label.partition(":")[0])
         environment = step_environment(step, label, began.root, began.environment)
         try:
-            child = subprocess.Popen(command, env=environment, cwd=_folder(identity), preexec_fn=die_with_parent)  # noqa: PLW1509 (one system call)
+            child = subprocess.Popen(from_inside(command), env=environment, cwd=folder, preexec_fn=die_with_parent)  # noqa: PLW1509 (one system call)
         except OSError as error:
             connection.ask(End(127))
             raise ConfigError(f"{command[0]} cannot be started: {error.strerror}") from None
@@ -82,6 +80,15 @@ def _run(identity: Identity, label: str, command: list[str]) -> int:
         return exit_status(status)
     finally:
         connection.close()
+
+
+def _begin(label: str, program: str, folder: str) -> Begin:
+    """The request, with what speaks against the program: the server knows whether a step makes it."""
+    verdict = examine(program, folder=folder)
+    if verdict.ok:
+        return Begin(label)
+    objection = f"{program} cannot be streamed: {verdict.reason} ({verdict.way or verdict.program})"
+    return Begin(label, list(verdict.places), objection)
 
 
 def _folder(identity: Identity) -> str | None:

@@ -17,7 +17,9 @@ _Dir = Annotated[
 _Memory = Annotated[
     bool | None, typer.Option("--memory/--in-place", help="Where files live meanwhile. JSON: memory, TOML: in place.")
 ]
-_Strict = Annotated[bool, typer.Option("--strict", help="Stop when a program breaks what FILE promises of its files.")]
+_Strict = Annotated[
+    bool, typer.Option("--strict", help="Stop when a program breaks what FILE promises, or is out of reach.")
+]
 _Limit = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help='How far writers of temporary files may be ahead of readers: "1GB".'),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.streaming.happenings import Tell, Warned
-from penstock.streaming.table import Violation
+from penstock.streaming.table import Record, Unseen, Violation
 
-__all__ = ["Complaints", "told_violation"]
+__all__ = ["Complaints", "kind_of", "told_violation"]
 
 _VIOLATIONS = {
     Violation.FOREIGN_WRITER: "{who} writes {file}, which is declared as an output of others only",
@@ -19,10 +19,30 @@ _VIOLATIONS = {
 }
 
 
-def told_violation(kind: int, who: str, file: str, offset: int, rule: str) -> str:
+#: why the library cannot get into a program, and what to do about it
+_UNSEEN = {
+    Unseen.STATIC: ("is linked statically", "link it dynamically"),
+    Unseen.GO: ("is a Go program, which calls the kernel itself", "use --batch"),
+    Unseen.MUSL: ("is linked against musl", "take a build for glibc"),
+    Unseen.OTHER_MACHINE: ("is built for another machine", "take a build for this one"),
+    Unseen.PRIVILEGED: ("has more rights than its user (setuid, setgid, capabilities)", "take a copy without them"),
+}
+
+
+def told_violation(record: Record, who: str, file: str, rule: str, *, strict: bool) -> str:
     """A promise that a program broke, in words; empty for a kind that nobody knows."""
+    if record.a == Violation.UNSEEN_PROGRAM:
+        why, advice = _UNSEEN[Unseen(record.b)]
+        turn = "it begins when all steps before that one are over, as in batch order, and what it writes is seen late"
+        what = "it was not started" if strict else turn
+        return f"{who} starts {file}, which {why}, so the library cannot get into it: {what}. To stream it, {advice}"
     known = {int(one): text for one, text in _VIOLATIONS.items()}
-    return known[kind].format(who=who, file=file, offset=offset, rule=rule) if kind in known else ""
+    return known[record.a].format(who=who, file=file, offset=record.b, rule=rule) if record.a in known else ""
+
+
+def kind_of(record: Record) -> object:
+    """Of those alike the first is told: one of each promise that a step breaks, each program that is not reached."""
+    return (record.a, record.slot) if record.a == Violation.UNSEEN_PROGRAM else (record.a, record.app)
 
 
 class Complaints:

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.streaming.folders import Identity
+from penstock.streaming.programs import is_made
 from penstock.streaming.server import Server
 from penstock.streaming.status import Status
 
@@ -30,6 +31,10 @@ class Begin(msgspec.Struct, tag="begin"):
 
     #: ``name``, or ``name:2``
     label: str
+    #: where its program, or the interpreter of that, is looked for
+    places: list[str] = []
+    #: what speaks against that program, unless a step of the workflow makes it
+    objection: str = ""
 
 
 class End(msgspec.Struct, tag="end"):
@@ -135,7 +140,9 @@ class Control:
         match request:
             case GetStatus():
                 return _Report(self._status())
-            case Begin(label):
+            case Begin(label, places, objection):
+                if objection and not is_made(self._server.rules, label.partition(":")[0], places, self._root):
+                    return Refused(objection)
                 commands.begin(label)
                 return Began(self._root, self._environment)
             case End(status):

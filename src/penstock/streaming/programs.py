@@ -2,7 +2,8 @@
 
 The library gets into a program through the dynamic loader (LD_PRELOAD) and wraps functions of libc. A program without
 loader, for another machine, with more rights than its user, or that goes around libc cannot be reached. ``run`` and
-``exec`` refuse such a program with the reason; ``penstock doctor PROGRAM`` shows the same words.
+``exec`` refuse such a program with the reason; ``penstock doctor PROGRAM`` shows the same words. One that a step makes
+cannot be judged yet: the library does that when it is started.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import platform
 import shlex
 import stat
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-__all__ = ["Verdict", "examine", "examine_command", "programs_of"]
+if TYPE_CHECKING:
+    from penstock.streaming.rules.coverage import Rules
+
+__all__ = ["Verdict", "examine", "examine_command", "is_made", "programs_of"]
 
 _MACHINES = {3: "i386", 8: "mips", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _PT_INTERP, _PT_NOTE = 3, 4
@@ -47,6 +52,8 @@ class Verdict(Struct, frozen=True):
     reason: str = ""
     #: how it was reached: ``script → interpreter``
     way: str = ""
+    #: where it was looked for, or the interpreter of a script that was reached
+    places: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -56,24 +63,29 @@ class Verdict(Struct, frozen=True):
 
 def examine(program: str, search: str | None = None, folder: str = ".") -> Verdict:
     """Judge one program, named as a shell would name it. ``search`` is a PATH, ``folder`` where the step starts."""
-    path = _find(program, os.environ.get("PATH", os.defpath) if search is None else search, folder)
+    search = os.environ.get("PATH", os.defpath) if search is None else search
+    looked_for = _places(program, search, folder)
+    path = _first(looked_for)
     if path is None:
-        return Verdict(program, "", _why_not_found(program, folder))
+        return Verdict(program, "", _why_not_found(program, folder), "", looked_for)
     if not os.access(path, os.X_OK):
-        return Verdict(program, "", "it is no program: it may not be executed (a script needs chmod +x)")
+        reason = "it is no program: it may not be executed (a script needs chmod +x)"
+        return Verdict(program, "", reason, "", looked_for)
     way = [path]
     for _ in range(_SCRIPTS):
         try:
             with open(path, "rb") as file:
                 head = file.read(4096)
             if not head.startswith(b"#!"):
-                return Verdict(program, path, _against_file(path) or _against_elf(path, head), " → ".join(way))
+                against = _against_file(path) or _against_elf(path, head)
+                return Verdict(program, path, against, " → ".join(way), looked_for)
         except OSError as error:
-            return Verdict(program, path, f"it cannot be read: {error.strerror}", " → ".join(way))
-        interpreter = _interpreter(head, search, folder)
+            return Verdict(program, path, f"it cannot be read: {error.strerror}", " → ".join(way), looked_for)
+        looked_for = _interpreters(head, search, folder)
+        interpreter = _first(looked_for)
         if interpreter is None:
             first_line = head.partition(b"\n")[0].decode(errors="replace")
-            return Verdict(program, path, f"its interpreter is not there: {first_line}", " → ".join(way))
+            return Verdict(program, path, f"its interpreter is not there: {first_line}", " → ".join(way), looked_for)
         path = interpreter
         way.append(path)
     return Verdict(program, path, "it is a script of a script of a script: too deep", " → ".join(way))
@@ -82,6 +94,23 @@ def examine(program: str, search: str | None = None, folder: str = ".") -> Verdi
 def examine_command(command: str | Sequence[str], environment: Mapping[str, str], folder: str) -> list[Verdict]:
     """Judge the programs that a command line names; those that only its shell or its scripts know are not seen."""
     return [examine(name, environment.get("PATH", os.defpath), folder) for name in programs_of(command)]
+
+
+def is_made(rules: Rules, step: str, looked_for: Iterable[str], root: str, *, itself: bool = False) -> bool:
+    """Whether steps make the program that a step finds at the first of these places; it awaits them, then.
+
+    ``itself``: the step may make it too, before it starts it.
+    """
+    spellings = dict.fromkeys([root, os.path.realpath(root)])
+    for path in map(os.path.normpath, looked_for):
+        for spelling in spellings:
+            if path.startswith(spelling + "/"):
+                coverage = rules.file(path[len(spelling) + 1 :])
+                if not coverage.excluded and (rules.awaited(step, coverage) or (itself and step in coverage.producers)):
+                    return True
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return False
+    return False
 
 
 def programs_of(command: str | Sequence[str]) -> list[str]:
@@ -123,15 +152,11 @@ def _is_assignment(word: str) -> bool:
     return bool(equals) and name.isidentifier()
 
 
-def _find(program: str, search: str, folder: str) -> str | None:
+def _places(program: str, search: str, folder: str) -> tuple[str, ...]:
+    """Where a program of this name is looked for, in order."""
     if "/" in program:
-        path = os.path.join(folder, program)
-        return path if os.path.isfile(path) else None
-    for place in search.split(os.pathsep):
-        path = os.path.join(folder, place or ".", program)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
+        return (os.path.join(folder, program),)
+    return tuple(os.path.join(folder, place or ".", program) for place in search.split(os.pathsep))
 
 
 def _why_not_found(program: str, folder: str) -> str:
@@ -141,15 +166,19 @@ def _why_not_found(program: str, folder: str) -> str:
     return "it is no program: it is a directory" if os.path.isdir(path) else f"there is no file {program!r}"
 
 
-def _interpreter(head: bytes, search: str | None, folder: str) -> str | None:
+def _first(looked_for: Sequence[str]) -> str | None:
+    """The one that is found; what was named by a path need not be executable to be judged."""
+    named = len(looked_for) == 1
+    return next((path for path in looked_for if os.path.isfile(path) and (named or os.access(path, os.X_OK))), None)
+
+
+def _interpreters(head: bytes, search: str, folder: str) -> tuple[str, ...]:
+    """Where the interpreter that a first line names is looked for."""
     words = os.fsdecode(head[2:].partition(b"\n")[0]).split()
     if words and os.path.basename(words[0]) == "env":
         names = [word for word in words[1:] if not word.startswith("-") and not _is_assignment(word)]
-        words = names[:1]
-        return (
-            _find(words[0], os.environ.get("PATH", os.defpath) if search is None else search, folder) if words else None
-        )
-    return words[0] if words and os.path.isfile(words[0]) else None
+        return _places(names[0], search, folder) if names else ()
+    return (os.path.join(folder, words[0]),) if words else ()
 
 
 def _against_file(path: str) -> str:

@@ -57,7 +57,7 @@ class _Run:
                 environment["PWD"] = folder
                 # Announced before it runs: its first process must not find its step over.
                 self.server.command_began(step.name, label)
-                running = self.steps.start(step, label, environment, folder)
+                running = self.steps.start(step, label, environment, folder, streamed=True)
                 self.began[running.pid] = time.monotonic()
                 self.tell(StepStarted(label, running.pid))
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from penstock.errors import ConfigError
 from penstock.streaming.apps import App, State
-from penstock.streaming.complaints import Complaints, told_violation
+from penstock.streaming.complaints import Complaints, kind_of, told_violation
 from penstock.streaming.dependents import Dependents
 from penstock.streaming.happenings import FileBorn, FileCommitted, Tell
 from penstock.streaming.language.model import Rule, Step, Workflow
@@ -37,6 +37,7 @@ from penstock.streaming.table import (
     Record,
     ServerState,
     Table,
+    UnseenAre,
 )
 
 __all__ = ["Server"]
@@ -73,9 +74,9 @@ class Server:
         self._complaints = Complaints(tell)
         #: called with a slot that became final
         self.on_commit: Callable[[int], None] = lambda slot: None
-        #: called with the slot of a temporary file that a reader has read further
         #: called when a step is over
         self.on_over: Callable[[], None] = lambda: None
+        #: called with the slot of a temporary file that a reader has read further
         self.on_consumed: Callable[[int], None] = lambda slot: None
         #: for the other nodes: each record, each judgement, and when records were lost
         self.on_record: Callable[[Record], None] = lambda record: None
@@ -88,6 +89,7 @@ class Server:
         self._tell = tell
         self._stop = stop
         self._strict = strict
+        table.set_unseen(UnseenAre.REFUSED if strict else UnseenAre.TOLD)
         self._dependents = Dependents(workflow)
         self._ambiguous = _could_be_ambiguous(workflow)
         self._known: dict[tuple[int, int], App] = {}
@@ -215,11 +217,11 @@ class Server:
         rule = self.rule_of(info)
         who = f"{self._app(record.app).name} (process {record.pid})"
         spelled = rule.spelled if rule else "on_termination / update by default"
-        text = told_violation(record.a, who, info.name, record.b, spelled)
+        text = told_violation(record, who, info.name, spelled, strict=self._strict)
         if text and self._strict:
             self._stop(f"--strict: {text}")
         elif text:
-            self._complaints.add_of((record.a, record.app), text)
+            self._complaints.add_of(kind_of(record), text)
 
     def _full(self, what: int) -> None:
         parts = {1: "files", 2: "names of files", 4: "written ranges", 8: "processes", 16: "open files"}

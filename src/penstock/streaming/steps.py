@@ -26,13 +26,15 @@ from penstock.streaming.processes import (
     signal_all,
     started_at,
 )
-from penstock.streaming.programs import examine_command
+from penstock.streaming.programs import examine_command, is_made
+from penstock.streaming.rules.coverage import Rules
 
 __all__ = [
     "Relay",
     "StepProcess",
     "Steps",
     "exit_status",
+    "from_inside",
     "labels",
     "refuse_programs",
     "step_environment",
@@ -45,6 +47,9 @@ _TAIL = 12
 _GRACE = 3.0
 #: seconds that output may still come when a step has ended but something holds its pipe open
 _LAST_WORDS = 0.3
+
+#: starts a program, and leaves its environment as it is
+_STARTER = "/usr/bin/env"
 
 #: called with the name of a step, the descriptor (1 or 2) and a piece of its output that ends with a whole line
 Relay = Callable[[str, int, bytes], None]
@@ -90,12 +95,16 @@ class Steps:
         self._pipes: dict[int, _Pipe] = {}
         self.all: list[StepProcess] = []
 
-    def start(self, step: Step, label: str, environment: Mapping[str, str], folder: str) -> StepProcess:
+    def start(
+        self, step: Step, label: str, environment: Mapping[str, str], folder: str, *, streamed: bool = False
+    ) -> StepProcess:
         """Start one instance of a step."""
         command = step.command
         if command is None:
             raise ConfigError(f"step {step.name!r} has no command: add `command = ...`, or start it with `exec`")
         arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        if streamed:
+            arguments = from_inside(arguments)
         out, err = os.pipe(), os.pipe()
         try:
             process = subprocess.Popen(
@@ -234,6 +243,12 @@ def step_environment(step: Step, label: str, root: str, streaming: Mapping[str, 
     return environment
 
 
+def from_inside(command: list[str]) -> list[str]:
+    """The same command, started by a program that has the library: it waits for one that another step makes."""
+    unusual = command[0].startswith("-") or "=" in command[0]
+    return command if unusual or not os.path.exists(_STARTER) else [_STARTER, *command]
+
+
 def exit_status(status: int) -> int:
     """The exit status of Penstock for that of a step, which is minus a signal if one killed it."""
     return 128 - status if status < 0 else status
@@ -253,6 +268,7 @@ def refuse_programs(workflow: Workflow, root: str) -> None:
     """Raise a ConfigError that names every step whose program cannot be streamed, and why."""
     complaints = []
     found = False
+    rules = Rules(workflow)
     for step in workflow.steps:
         if step.command is None:
             continue
@@ -260,8 +276,11 @@ def refuse_programs(workflow: Workflow, root: str) -> None:
         environment = {**os.environ, **dict(step.env)}
         with contextlib.suppress(OSError):
             for verdict in examine_command(step.command, environment, folder):
+                in_shell = isinstance(step.command, str)
+                if not verdict.ok and is_made(rules, step.name, verdict.places, root, itself=in_shell):
+                    continue
                 # A missing word in a shell's line may be a function of that shell: let the shell judge it.
-                if not verdict.ok and (verdict.path or not isinstance(step.command, str)):
+                if not verdict.ok and (verdict.path or not in_shell):
                     found = found or bool(verdict.path)
                     where = verdict.way or verdict.program
                     complaints.append(

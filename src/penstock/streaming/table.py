@@ -33,6 +33,8 @@ from penstock.streaming.table_records import (
     Record,
     ServerState,
     SlotRule,
+    Unseen,
+    UnseenAre,
     Violation,
     Wait,
     WaitKind,
@@ -56,6 +58,8 @@ __all__ = [
     "ServerState",
     "SlotRule",
     "Table",
+    "Unseen",
+    "UnseenAre",
     "Violation",
     "Wait",
     "WaitKind",
@@ -122,6 +126,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "psx_wait_room": (c_int, (_u32, _u32, _u64, _u64)),
     "psx_awaited": (_u64, (_u32, _u32)),
     "psx_set_limit": (None, (_u64,)),
+    "psx_set_unseen": (None, (_u32,)),
     "psx_lock_everything": (None, ()),
     "psx_claim_record": (None, ()),
 }
@@ -240,6 +245,10 @@ class Table:
     def set_limit(self, limit: int) -> None:
         self.limit = limit
         self.code.psx_set_limit(limit)
+
+    def set_unseen(self, unseen_are: UnseenAre) -> None:
+        """Say what is done when a program starts one that the library cannot get into."""
+        self.code.psx_set_unseen(unseen_are)
 
     def set_flags(self, slot: int, set_: int, clear: int = 0) -> None:
         self.code.ps_set_flags(slot, set_, clear)

@@ -24,6 +24,8 @@ __all__ = [
     "Record",
     "ServerState",
     "SlotRule",
+    "Unseen",
+    "UnseenAre",
     "Violation",
     "Wait",
     "WaitKind",
@@ -98,6 +100,7 @@ class WaitKind(IntEnum):
     COMMITTED = 3
     ENTRY = 4
     ROOM = 5
+    TURN = 7
 
 
 class Note(IntEnum):
@@ -126,6 +129,25 @@ class Violation(IntEnum):
     REMOVED_ENTRY = 4
     READ_PUNCHED = 5
     RENAMED_ENTRY = 6
+    UNSEEN_PROGRAM = 7
+
+
+class Unseen(IntEnum):
+    """Why the library cannot get into a program."""
+
+    STATIC = 1
+    GO = 2
+    MUSL = 3
+    OTHER_MACHINE = 4
+    PRIVILEGED = 5
+
+
+class UnseenAre(IntEnum):
+    """What is done about programs that the library cannot get into, when a program of a step starts one."""
+
+    SAID = 0
+    TOLD = 1
+    REFUSED = 2
 
 
 # --- mirrors of C ---------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ _WAITED_FOR = {
     WaitKind.COMMITTED: "{file} to be final",
     WaitKind.ENTRY: "another entry of the directory {file}, or its end",
     WaitKind.ROOM: "readers of {file}, which is {ahead} ahead of them (--limit)",
+    WaitKind.TURN: "the steps before its own, to start {file}",
 }
 
 
@@ -36,6 +37,8 @@ def told_wait(server: Server, wait: Wait, info: Info) -> str:
     reader = f"{server.app_name(wait.app)} (process {wait.pid})"
     ahead = format_size(max(0, wait.end - info.consumed))
     what = _WAITED_FOR[wait.kind].format(file=info.name, start=wait.start, end=wait.end, ahead=ahead)
+    if wait.kind is WaitKind.TURN:
+        return f"{reader} has waited {waited} for {what}, which the library cannot get into"
     rule = server.rule_of(info)
     by = f"{rule.spelled}, {rule.place}" if rule is not None else "on_termination / update, as no rule covers it"
     text = f"{reader} has waited {waited} for {what} [{by}]"

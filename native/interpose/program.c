@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#define SCRIPTS 5   /* as the kernel */
+#define SCRIPTS 5 /* as the kernel */
 #define FIRST_LINE 256
 
 int ps_await_program(int dirfd, const char *path, bool follow) {
@@ -102,7 +102,9 @@ int ps_exec_before(const char *path, char *const *environment) {
         int error = ps_await_program(AT_FDCWD, path, true);
         if (error) return error;
         int fd = (int)PS_KERNEL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
-        if (fd < 0) return 0; /* exec says why, or the file may be run and not read */
+        if (fd == -EACCES) /* it may be run and not read: its rights can be seen all the same */
+            fd = (int)PS_KERNEL(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0, 0, 0);
+        if (fd < 0) return 0; /* exec says why */
         char *next = interpreter(line, PS_KERNEL(SYS_pread64, fd, line, FIRST_LINE, 0, 0, 0));
         if (!next) {
             enum ps_unseen unseen = has_more_rights(fd) ? PS_PRIVILEGED : ps_elf_unseen(fd);

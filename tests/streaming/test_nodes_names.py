@@ -165,6 +165,7 @@ def test_a_complete_copy_that_gets_another_name_does_not_come_again(start: Calla
     cluster["a"].run("make", "seq 1000 > part-1").expect()
     assert cluster["b"].run("read", "cat part-1").expect().out == TEXT
     cluster["a"].run("make", "mv part-1 part-2").expect()
+    eventually(lambda: cluster["b"].holds("part-2"))  # the step was over before: nobody waits for it any more
     assert cluster["b"].run("read", "cat part-2").expect().out == TEXT
     assert fetched(cluster.finish()["b"]) == (len(TEXT), 1)
     assert cluster["a"].bytes_of("part-2") == TEXT.encode()
@@ -221,6 +222,7 @@ def test_a_directory_that_is_renamed_joins_that_of_another_node(start: Callable[
         cluster["a"].run("make:0", "mkdir new; seq 1000 > new/a; mv new parts").expect()
         cluster["b"].run("make:1", "mkdir parts; echo b > parts/b").expect()
         held = False
+        eventually(lambda: cluster["a"].holds("parts/b") and cluster["b"].holds("parts/a"))
         assert cluster["b"].run("read", "cat parts/b parts/a").expect().out == "b\n" + TEXT
         assert cluster["a"].run("read", "cat parts/b parts/a").expect().out == "b\n" + TEXT
         for told in cluster.finish().values():

@@ -148,7 +148,7 @@ def test_a_command_is_judged_in_its_own_folder_with_its_own_path(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("data.csv", "may not be executed"), (".", "directory"), ("no", "no file")]
+    ("name", "reason"), [("data.csv", "may not be executed"), (".", "directory"), ("no", "there is no program")]
 )
 def test_what_is_no_program_is_told_so(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "data.csv").write_text("a,b\n")

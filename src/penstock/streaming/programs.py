@@ -163,7 +163,7 @@ def _why_not_found(program: str, folder: str) -> str:
     if "/" not in program:
         return f"there is no program {program!r}; looked in the PATH of the step"
     path = os.path.join(folder, program)
-    return "it is no program: it is a directory" if os.path.isdir(path) else f"there is no file {program!r}"
+    return "it is no program: it is a directory" if os.path.isdir(path) else f"there is no program {program!r}"
 
 
 def _first(looked_for: Sequence[str]) -> str | None:

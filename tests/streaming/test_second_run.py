@@ -137,6 +137,7 @@ def test_two_runs_give_what_two_batch_runs_give(flow: Flow, acts: Path, tmp_path
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(lanes, min_size=8, max_size=20))
 def test_many_two_runs_give_what_two_batch_runs_give(flow: Flow, acts: Path, tmp_path: Path, drawn: list[Lane]) -> None:

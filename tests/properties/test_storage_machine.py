@@ -19,7 +19,7 @@ from tests.properties.test_engine_machine import EngineMachine
 from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
 from penstock.model.resources import Auto, Node, Requirements, StorageLayer
-from penstock.model.tasks import OnFailure, TaskSpec
+from penstock.model.tasks import Failure, FailureKind, OnFailure, TaskSpec
 from penstock.scheduling.compute import Fifo, Locality
 from penstock.scheduling.ready_queues import ReadyQueues
 from penstock.scheduling.reference import NaiveReadySet
@@ -87,15 +87,18 @@ class StorageMachine(EngineMachine):
     def begin(
         self, rules: Any, policy: Any, shared: StorageLayer, nodes: int, executors: int, data: st.DataObject
     ) -> None:
-        self.policy = policy
-        self.rules = rules
+        self._begin(rules, policy)
         self.shared = shared
         self.executors = executors
+        for _ in range(nodes):
+            self._join(data)
+
+    def _begin(self, rules: StorageRules, policy: Any) -> None:
+        self.policy = policy
+        self.rules = rules
         self.world = StorageWorld([self._fresh(ReadyQueues), self._fresh(NaiveReadySet)], rules.scheduler)
         self.numbers = iter(range(1, 1 << 30))
         self.joined = 0
-        for _ in range(nodes):
-            self._join(data)
 
     def _fresh(self, ready: Any) -> Engine:
         return Engine(ready(self.policy()), follows_data=self.policy is Locality, storage=self.rules)
@@ -302,4 +305,32 @@ class OtherHistories(StorageMachine):
 
 
 OtherHistories.TestCase.settings = settings(TestStorageMachine.settings, derandomize=False, max_examples=400)
-TestOtherHistories = pytest.mark.long(OtherHistories.TestCase)
+# Of what it finds it also seeks a short form, which takes minutes.
+TestOtherHistories = pytest.mark.timeout(1200)(pytest.mark.long(OtherHistories.TestCase))
+
+
+class RefusedHistory(StorageMachine):
+    """A task for which there is never room on the only layer, as random histories seldom have it."""
+
+    def __init__(self, on_failure: OnFailure) -> None:
+        super().__init__()
+        self._begin(StorageRules("fcfs"), Fifo)
+        self.world.join(Node("n0", 1, 100, (), (StorageLayer("fast", "/n0/fast", 12 * MB, 8),), 2))
+        self._submit(None, TaskSpec(16, "f16", FUNCTIONS[16][0], on_failure=on_failure))
+
+    def refuse(self) -> list[FailureKind | None]:
+        """What became of its output, once it has been refused."""
+        world = self.world
+        for _ in range(10):
+            for lane in self._io_lanes():
+                world.storage_full(lane)
+            self._tick(10.5)
+        assert not world.model.tasks
+        self.teardown()
+        return [outcome.kind if isinstance(outcome, Failure) else None for outcome in world.told.values()]
+
+
+@pytest.mark.parametrize("on_failure", OnFailure)
+def test_a_task_that_is_refused_for_want_of_room_is_one_that_failed(on_failure: OnFailure) -> None:
+    expected = None if on_failure is OnFailure.IGNORE else FailureKind.STORAGE_FULL
+    assert RefusedHistory(on_failure).refuse() == [expected]

@@ -345,6 +345,18 @@ def test_what_happens_is_in_the_event_log(flow: Flow) -> None:
     assert json.loads(path.read_text().splitlines()[-1])["ok"] is True
 
 
+def test_the_bars_of_a_run_are_in_its_log_and_at_its_end(flow: Flow) -> None:
+    flow.toml(PAIR)
+    ended = flow.run().expect()
+    (path,) = flow.folder.glob(".penstock/pair-*/events.jsonl")
+    flowed = [event for event in read_log(str(path)) if isinstance(event, records.EdgeFlowed)]
+    assert {(event.producer, event.consumer) for event in flowed} == {("make", "copy")}
+    assert [event.written for event in flowed] == sorted(event.written for event in flowed)
+    assert (flowed[-1].files, flowed[-1].written, flowed[-1].read) == (1, len(EXPECTED), len(EXPECTED))
+    assert "make → copy  ━━━━━━━━━━━━━━━━━━━━━━━━" in ended.err and "event log: .penstock/pair-" in ended.err
+    assert "→" not in flow.run("--no-progress").expect().err
+
+
 def test_without_log_nothing_is_left_but_the_results(flow: Flow) -> None:
     flow.toml(PAIR)
     flow.run("--no-log").expect()

@@ -15,7 +15,8 @@ import pytest
 from tests.own_place import memory_dir
 
 from penstock.streaming.apps import State
-from penstock.streaming.happenings import FileBorn, FileCommitted, Happening
+from penstock.streaming.flow import FlowNotes
+from penstock.streaming.happenings import EdgeFlowed, FileBorn, FileCommitted, Happening
 from penstock.streaming.language.workflow import parse_workflow
 from penstock.streaming.rules.blob import compiled
 from penstock.streaming.server import Server
@@ -443,6 +444,43 @@ def test_a_writer_ahead_of_a_reader_that_computes_is_held(staged: Callable[..., 
         assert await asyncio.to_thread(make.hear) == "got"
 
     staged(scene, LIMITED, limit=1_000_000)
+
+
+def test_an_edge_is_told_of_when_more_has_flowed(staged: Callable[..., None]) -> None:
+    async def scene(stage: Stage) -> None:
+        make, read = stage.program("make"), stage.program("read")
+        await stage.until(lambda: stage.server.apps["read"].processes)
+        told: list[Happening] = []
+        notes = FlowNotes(stage.server, told.append)
+        notes.look_last()
+        assert told == []
+        make.do("open", "a")
+        make.do("write", "a", 0, 500)
+        notes.look_last()
+        notes.look_last()
+        read.do("consume", "a", 200)
+        notes.look_last()
+        assert told == [EdgeFlowed("make", "read", 1, 500, 0), EdgeFlowed("make", "read", 1, 500, 200)]
+
+    staged(scene, LIMITED)
+
+
+def test_looking_at_what_flows_takes_little_of_the_time(staged: Callable[..., None]) -> None:
+    async def scene(stage: Stage) -> None:
+        times = iter([0.0, 1.0, 19.0, 20.0, 20.5])  # the first look takes one second
+        told: list[Happening] = []
+        notes = FlowNotes(stage.server, told.append, clock=lambda: next(times))
+        make = stage.program("make")
+        make.do("open", "a")
+        make.do("write", "a", 0, 500)
+        notes.look()
+        make.do("write", "a", 500, 900)
+        notes.look()
+        assert len(told) == 1
+        notes.look()
+        assert len(told) == 2
+
+    staged(scene, LIMITED)
 
 
 def test_when_the_server_closes_readers_get_an_error(staged: Callable[..., None]) -> None:

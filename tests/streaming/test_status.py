@@ -8,13 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 from tests.patience import eventually
 from tests.streaming.flows import EXPECTED, PAIR, Ended, Flow, once
 
-from penstock.cli.stream_view import edge_table, status_tables
-from penstock.streaming.status import EdgeStatus, FileStatus, Status, StepStatus
+from penstock.cli.stream_view import edge_table, status_tables, summary_lines
+from penstock.streaming.flow import EdgeStatus
+from penstock.streaming.status import FileStatus, Status, StepStatus
 
 
 def ask(flow: Flow, *arguments: str) -> Ended:
@@ -41,6 +43,8 @@ def test_status_shows_steps_files_bytes_and_waits(flow: Flow) -> None:
         status = json.loads(ask(flow, "pair", "--json").expect().out)
         assert {step["name"]: step["state"] for step in status["steps"]} == {"make": "runs", "copy": "runs"}
         assert all(step["processes"] for step in status["steps"])
+        waits = {step["name"]: step["waits"] for step in status["steps"]}
+        assert not waits["make"] and "out.txt" in waits["copy"][0]
         files = {file["name"]: file for file in status["files"]}
         assert files["out.txt"]["written"] == len(EXPECTED) and files["out.txt"]["producers"] == ["make"]
         (edge,) = status["edges"]
@@ -72,7 +76,10 @@ STATUS = Status(
     placement="in memory",
     pid=7,
     elapsed=65.0,
-    steps=[StepStatus("simulate", "runs", [11, 12]), StepStatus("plot", "failed", [], "was killed by SIGSEGV")],
+    steps=[
+        StepStatus("simulate", "runs", [11, 12]),
+        StepStatus("plot", "failed", [], "was killed by SIGSEGV", ["wrfout_3 to be made, 12s"]),
+    ],
     edges=[EdgeStatus("simulate", "plot", files=3, written=40_000_000, read=10_000_000)],
     files=[
         FileStatus("wrfout_1", ["simulate"], 30_000_000, 10_000_000, True, 0, 0, "on_close / update"),
@@ -101,9 +108,21 @@ def test_each_edge_has_a_bar() -> None:
     assert "30 MB in flight" in text and "1 of 30 files final" in text
 
 
+def test_the_bars_of_the_end_are_plain_text() -> None:
+    assert summary_lines(STATUS, None) == [
+        "penstock: weather: 2 steps in 1m 05s, 30 files of 40 MB",
+        f"  simulate → plot  {'━' * 6}{'╌' * 18}  10 MB of 40 MB read, 3 files",
+    ]
+
+
+def test_an_edge_on_which_nothing_flowed_has_an_empty_bar() -> None:
+    status = msgspec.structs.replace(STATUS, edges=[EdgeStatus("a", "b", files=1)])
+    assert summary_lines(status, None)[1] == f"  a → b  {'╌' * 24}  0 B of 0 B read, 1 file"
+
+
 def test_tables_show_names_as_they_are_and_count_what_they_leave_out() -> None:
     text = drawn(*status_tables(STATUS, most=2))
-    assert "failed was killed by SIGSEGV" in text
+    assert "failed was killed by SIGSEGV" in text and "wrfout_3 to be made, 12s" in text
     assert "wrfout_2 [bold]" in text and "written to, 2 waiting" in text
     assert "and 28 more" in text
 

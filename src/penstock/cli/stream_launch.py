@@ -226,6 +226,8 @@ async def _run(
         async with hosting:
             with view.following(hosting):
                 outcome = await run_steps(hosting, view.relay, log.tell, guard)
+            # Where it failed, the last words say where the log is.
+            view.sum_up(hosting.status(), None if outcome.status else log.path)
     except BaseException:
         log.close(ok=False)
         view.close()

@@ -1,7 +1,7 @@
 """What a person sees of a streamed workflow: the steps' output with their names, warnings, and what flows.
 
 On a terminal there is one bar per edge of the graph, four times a second at most, and less often where looking takes
-long. Elsewhere only output and warnings are shown.
+long. The bars of the end are shown everywhere, as plain text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.streaming.hosting import Hosting
     from penstock.streaming.status import Status
 
-__all__ = ["View", "edge_table", "status_tables"]
+__all__ = ["View", "edge_table", "status_tables", "summary_lines"]
 
 _PERIOD = 0.25
 _BAR = 24
@@ -42,6 +42,7 @@ class View:
         )
         self._folder = output
         self._files: dict[str, IO[bytes]] = {}
+        self._sums_up = progress is not False
         self._live = can_draw(sys.stderr) if progress is None else progress and can_draw(sys.stderr)
         if output is not None:
             os.makedirs(output, exist_ok=True)
@@ -69,6 +70,11 @@ class View:
             # Nobody reads any more, as behind `| head`; the workflow goes on.
             with open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), stream.fileno())
+
+    def sum_up(self, status: Status, log: str | None) -> None:
+        """Show what the run came to."""
+        if self._sums_up:
+            print(*summary_lines(status, log), sep="\n", file=sys.stderr)
 
     def close(self) -> None:
         """Close the files."""
@@ -129,11 +135,31 @@ def edge_table(status: Status) -> Table:
         bar = ProgressBar(total=max(1, edge.written), completed=min(edge.read, edge.written), width=_BAR)
         names = Text.assemble(_coloured(states[edge.producer].name, states[edge.producer].state), " → ")
         names.append_text(_coloured(edge.consumer, states[edge.consumer].state))
-        files = f"{edge.files} file{'s' if edge.files != 1 else ''}"
-        table.add_row(names, bar, f"{format_size(edge.written)} written", f"{format_size(edge.read)} read", files)
+        flowed = (f"{format_size(edge.written)} written", f"{format_size(edge.read)} read")
+        table.add_row(names, bar, *flowed, _counted(edge.files, "file"))
     total = f"{format_duration(status.elapsed)}, {status.committed} of {status.born} files final"
     table.add_row(Text(status.name, style="bold"), "", f"{format_size(status.in_flight)} in flight", "", total)
     return table
+
+
+def summary_lines(status: Status, log: str | None) -> list[str]:
+    """What a run came to: one line, one bar per edge, and where the log is."""
+    steps = _counted(len(status.steps), "step")
+    made = f"{_counted(status.born, 'file')} of {format_size(status.written)}"
+    lines = [f"penstock: {status.name}: {steps} in {format_duration(status.elapsed)}, {made}"]
+    names = [f"{edge.producer} → {edge.consumer}" for edge in status.edges]
+    width = max(map(len, names), default=0)
+    for name, edge in zip(names, status.edges, strict=True):
+        full = round(_BAR * min(1.0, edge.read / edge.written)) if edge.written else 0
+        flowed = f"{format_size(edge.read)} of {format_size(edge.written)} read, {_counted(edge.files, 'file')}"
+        lines.append(f"  {name:<{width}}  {'━' * full}{'╌' * (_BAR - full)}  {flowed}")
+    if log is not None:
+        lines.append(f"  event log: {os.path.relpath(log)}")
+    return lines
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _coloured(name: str, state: str) -> Text:
@@ -148,11 +174,12 @@ def status_tables(status: Status, most: int = 20) -> list[Table]:
     from rich.text import Text
 
     steps = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("step", "state", "processes"):
+    for heading in ("step", "state", "processes", "waits for"):
         steps.add_column(heading)
     for step in status.steps:
         pids = ", ".join(map(str, step.processes[:8])) + (" …" if len(step.processes) > 8 else "")
-        steps.add_row(_coloured(step.name, step.state), f"{step.state} {step.how}".strip(), pids)
+        waits = Text("; ".join(step.waits[:3]) + (" …" if len(step.waits) > 3 else ""))
+        steps.add_row(_coloured(step.name, step.state), f"{step.state} {step.how}".strip(), pids, waits)
     files = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     files.add_column("file")
     for heading in ("written", "read by all"):

@@ -22,6 +22,7 @@ from penstock.observe.storage_records import (
     Spilled,
 )
 from penstock.observe.stream_records import (
+    EdgeFlowed,
     FileBorn,
     FileCommitted,
     FileDelivered,
@@ -40,6 +41,7 @@ __all__ = [
     "Device",
     "Draining",
     "Dropped",
+    "EdgeFlowed",
     "EpochEnded",
     "Failed",
     "Fetched",
@@ -372,6 +374,7 @@ Record = (
     | FileBorn
     | FileCommitted
     | FileDelivered
+    | EdgeFlowed
     | Stalled
     | Stuck
     | Warned

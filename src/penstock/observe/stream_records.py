@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from penstock.observe.event import Event
 
-__all__ = ["FileBorn", "FileCommitted", "FileDelivered", "Stalled", "StepEnded", "StepStarted", "Warned"]
+__all__ = [
+    "EdgeFlowed",
+    "FileBorn",
+    "FileCommitted",
+    "FileDelivered",
+    "Stalled",
+    "StepEnded",
+    "StepStarted",
+    "Warned",
+]
 
 
 class StepStarted(Event):
@@ -43,6 +52,17 @@ class FileDelivered(Event):
 
     file: str
     bytes: int = 0
+
+
+class EdgeFlowed(Event):
+    """More has flowed between two steps of a streamed workflow; the amounts are those since the start."""
+
+    producer: str
+    consumer: str
+    #: files that the one makes and the other is declared to read
+    files: int = 0
+    written: int = 0
+    read: int = 0
 
 
 class Stalled(Event):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 __all__ = [
+    "EdgeFlowed",
     "FileBorn",
     "FileCommitted",
     "FileDelivered",
@@ -60,6 +61,16 @@ class FileDelivered(Struct, frozen=True):
     bytes: int
 
 
+class EdgeFlowed(Struct, frozen=True):
+    """More has flowed from one step to another; the amounts are those since the start."""
+
+    producer: str
+    consumer: str
+    files: int
+    written: int
+    read: int
+
+
 class Stalled(Struct, frozen=True):
     """Somebody has waited for long."""
 
@@ -74,5 +85,5 @@ class Warned(Struct, frozen=True):
     message: str
 
 
-Happening = StepStarted | StepEnded | FileBorn | FileCommitted | FileDelivered | Stalled | Warned
+Happening = StepStarted | StepEnded | FileBorn | FileCommitted | FileDelivered | EdgeFlowed | Stalled | Warned
 Tell = Callable[[Happening], None]

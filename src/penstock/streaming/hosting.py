@@ -19,6 +19,7 @@ from penstock.errors import ConfigError
 from penstock.streaming.control import Control
 from penstock.streaming.copies import CopyList
 from penstock.streaming.departure import Departure
+from penstock.streaming.flow import FlowNotes
 from penstock.streaming.folders import RunFolders, lock_directory
 from penstock.streaming.happenings import Tell, Warned
 from penstock.streaming.language.model import Workflow
@@ -137,6 +138,7 @@ class Hosting:
         self._stack.callback(table.close)
         self.server = Server(self.workflow, table, files, self._tell, self.stop, strict=self.settings.strict)
         self.server.on_over = self.changed.set
+        self._flow = FlowNotes(self.server, self._tell)
         self._departure.attach(self.server)
         self._stack.callback(self.server.close)
         self.environment = {"PENSTOCK_STREAM_TABLE": folders.identity.table, "LD_PRELOAD": library}
@@ -197,6 +199,7 @@ class Hosting:
             await asyncio.sleep(_PERIOD)
             self.server.read_journal()
             watchdog.look()
+            self._flow.look()
             self._departure.mind_memory()
             if self._federation is not None:
                 self._federation.look()
@@ -205,6 +208,7 @@ class Hosting:
     async def finish(self) -> None:
         """The programs have ended, or were ended: settle what is left, bring home what is kept, remove the rest."""
         self.server.last_call()
+        self._flow.look_last()
         if self._federation is not None:
             await self._federation.leave(self._hurry)
         await asyncio.to_thread(self._departure.finish)

@@ -10,12 +10,12 @@ import time
 
 from msgspec import Struct
 
-from penstock.streaming.rules.graph import Edge, edges
+from penstock.streaming.flow import EdgeStatus, edge_accounts, files_made, read_by
 from penstock.streaming.server import Server
 from penstock.streaming.table import Flag, Info
-from penstock.streaming.watchdog import told_wait
+from penstock.streaming.watchdog import told_briefly, told_wait, waits_of
 
-__all__ = ["EdgeStatus", "FileStatus", "Status", "StepStatus", "how_it_stands"]
+__all__ = ["FileStatus", "Status", "StepStatus", "how_it_stands"]
 
 #: files that are listed; the others are counted
 _LISTED = 200
@@ -28,6 +28,8 @@ class StepStatus(Struct):
     state: str
     processes: list[int]
     how: str = ""
+    #: what its programs wait for, briefly
+    waits: list[str] = []
 
 
 class FileStatus(Struct):
@@ -42,17 +44,6 @@ class FileStatus(Struct):
     writers: int
     waiting: int
     rule: str = ""
-
-
-class EdgeStatus(Struct):
-    """What flows from one step to another."""
-
-    producer: str
-    consumer: str
-    files: int = 0
-    #: bytes of files that the one makes and the other is declared to read
-    written: int = 0
-    read: int = 0
 
 
 class Status(Struct):
@@ -79,9 +70,8 @@ class Status(Struct):
 
 def how_it_stands(server: Server, root: str, placement: str, began: float) -> Status:
     """Look at everything once."""
-    files = [
-        one for one in server.table.iterate(Flag.BORN, Flag.REMOVED | Flag.MOVED) if not one.flags & Flag.DIRECTORY
-    ]
+    files = files_made(server)
+    waits = list(waits_of(server))
     status = Status(
         name=server.workflow.name,
         root=root,
@@ -89,15 +79,21 @@ def how_it_stands(server: Server, root: str, placement: str, began: float) -> St
         pid=os.getpid(),
         elapsed=time.monotonic() - began,
         steps=[
-            StepStatus(app.name, app.state.name.lower(), sorted(pid for pid, _ in app.processes), app.how)
+            StepStatus(
+                app.name,
+                app.state.name.lower(),
+                sorted(pid for pid, _ in app.processes),
+                app.how,
+                [told_briefly(wait, info) for wait, info in waits if wait.app == app.number],
+            )
             for app in server.apps.values()
         ],
-        edges=_edges(server, files),
+        edges=edge_accounts(server, files),
         files=[_file(server, one) for one in sorted(files, key=_interest)[:_LISTED]],
         born=len(files),
         committed=sum(1 for one in files if one.flags & Flag.COMMITTED),
         written=sum(one.high for one in files),
-        waits=_waits(server),
+        waits=[told_wait(server, wait, info) for wait, info in waits],
         warnings=server.warnings[-20:],
     )
     status.in_flight = sum(max(0, one.high - _least_read(server, one)) for one in files if one.consumers)
@@ -125,33 +121,4 @@ def _file(server: Server, info: Info) -> FileStatus:
 def _least_read(server: Server, info: Info) -> int:
     """What all declared readers that still run have read."""
     reading = [app for app in server.apps.values() if info.consumers & app.bit and not app.ended]
-    return min((_read_by(server, info, app.number) for app in reading), default=info.high)
-
-
-def _read_by(server: Server, info: Info, app: int) -> int:
-    return min(info.high, server.table.consumed_by(info.slot, app))
-
-
-def _edges(server: Server, files: list[Info]) -> list[EdgeStatus]:
-    """One for each edge of the graph; files that are read by a step without being declared are not on any."""
-    graph: list[Edge] = edges(server.workflow.steps)
-    found = [EdgeStatus(edge.producer, edge.consumer) for edge in graph]
-    for info in files:
-        if not info.consumers:
-            continue
-        for status in found:
-            producer, consumer = server.apps[status.producer], server.apps[status.consumer]
-            if info.producers & producer.bit and info.consumers & consumer.bit:
-                status.files += 1
-                status.written += info.high
-                status.read += info.high if consumer.ended else _read_by(server, info, consumer.number)
-    return found
-
-
-def _waits(server: Server) -> list[str]:
-    told = []
-    for wait in server.table.waits():
-        info = server.table.info(wait.slot)
-        if info is not None:
-            told.append(told_wait(server, wait, info))
-    return told
+    return min((read_by(server, info, app.number) for app in reading), default=info.high)

@@ -16,7 +16,7 @@ from penstock.streaming.server import Server
 from penstock.streaming.table import Flag, Info, Wait, WaitKind
 from penstock.units import format_duration, format_size
 
-__all__ = ["Watchdog", "told_wait", "waits_for"]
+__all__ = ["Watchdog", "told_briefly", "told_wait", "waits_for", "waits_of"]
 
 #: seconds that a writer is held back before it is asked whether that makes sense
 _HELD = 2.0
@@ -33,16 +33,28 @@ _WAITED_FOR = {
 
 def told_wait(server: Server, wait: Wait, info: Info) -> str:
     """One wait, in words: who, for how long, for what, who has to provide it and by which rule."""
-    waited = format_duration((time.monotonic_ns() - wait.since_ns) / 1e9)
+    waited, what = _waited(wait), _wanted(wait, info)
     reader = f"{server.app_name(wait.app)} (process {wait.pid})"
-    ahead = format_size(max(0, wait.end - info.consumed))
-    what = _WAITED_FOR[wait.kind].format(file=info.name, start=wait.start, end=wait.end, ahead=ahead)
     if wait.kind is WaitKind.TURN:
         return f"{reader} has waited {waited} for {what}, which the library cannot get into"
     rule = server.rule_of(info)
     by = f"{rule.spelled}, {rule.place}" if rule is not None else "on_termination / update, as no rule covers it"
     text = f"{reader} has waited {waited} for {what} [{by}]"
     return f"{text}; {_told_makers(server, wait, info)}"
+
+
+def told_briefly(wait: Wait, info: Info) -> str:
+    """One wait, for a column of a table."""
+    return f"{_wanted(wait, info)}, {_waited(wait)}"
+
+
+def _waited(wait: Wait) -> str:
+    return format_duration((time.monotonic_ns() - wait.since_ns) / 1e9)
+
+
+def _wanted(wait: Wait, info: Info) -> str:
+    ahead = format_size(max(0, wait.end - info.consumed))
+    return _WAITED_FOR[wait.kind].format(file=info.name, start=wait.start, end=wait.end, ahead=ahead)
 
 
 def _told_makers(server: Server, wait: Wait, info: Info) -> str:
@@ -71,12 +83,13 @@ def waits_for(server: Server, step: str) -> list[str]:
     bit = server.apps[step].bit
     return [
         told_wait(server, wait, info)
-        for wait, info in _waits(server)
+        for wait, info in waits_of(server)
         if _makers(info) & bit and wait.kind is not WaitKind.ROOM
     ]
 
 
-def _waits(server: Server) -> Iterable[tuple[Wait, Info]]:
+def waits_of(server: Server) -> Iterable[tuple[Wait, Info]]:
+    """All waits of the moment, each with the file that it is for."""
     for wait in server.table.waits():
         info = server.table.info(wait.slot)
         if info is not None:
@@ -101,7 +114,7 @@ class Watchdog:
         """Tell of waits that have lasted, and let off writers that are held back for nothing."""
         now = self._clock()
         held = set()
-        for wait, info in _waits(self._server):
+        for wait, info in waits_of(self._server):
             waited = (now - wait.since_ns) / 1e9
             if wait.kind is WaitKind.ROOM:
                 held.add(wait.slot)

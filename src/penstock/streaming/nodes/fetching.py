@@ -9,17 +9,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from penstock.streaming.nodes.http_wire import Answer, HttpError, read_answer, request_bytes
+from penstock.streaming.nodes.connection import Connection
+from penstock.streaming.nodes.http_wire import Answer, HttpError, request_bytes
 from penstock.streaming.nodes.peers import Node
 from penstock.streaming.nodes.records import quoted
 
 __all__ = ["Source"]
 
 _CONNECTS = 5.0
-_PIECE = 1 << 20
 _IDLE = 16
-
-_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Source:
@@ -30,7 +28,7 @@ class Source:
         self._token = token
         #: returns when so many records of the node have been heard
         self._caught_up = caught_up
-        self._idle: list[_Connection] = []
+        self._idle: list[Connection] = []
         #: requests that were answered, and bytes that came
         self.requests = 0
         self.received = 0
@@ -41,7 +39,7 @@ class Source:
         start: int,
         least: int,
         end: int,
-        put: Callable[[int, bytes], None],
+        put: Callable[[int, memoryview], None],
         comes_to: Callable[[int], None],
     ) -> tuple[int, int | None]:
         """Have [start, least) put in its place, and of [least, end) what is there by then.
@@ -58,7 +56,7 @@ class Source:
             match answer.status:
                 case 206:
                     comes_to(start + int(answer.fields["content-length"]))
-                    got, size = await self._take_body(connection[0], answer, put)
+                    got, size = await self._take_body(connection, answer, put)
                 case 416:
                     size = int(answer.fields["content-range"].rpartition("/")[2])
                     got = start
@@ -70,13 +68,13 @@ class Source:
             self._idle.append(connection)
             raise
         except BaseException:
-            connection[1].close()
+            connection.close()
             raise
         self.requests += 1
         if len(self._idle) < _IDLE:
             self._idle.append(connection)
         else:
-            connection[1].close()
+            connection.close()
         return got, size
 
     async def sees(self, mark: str) -> bool:
@@ -85,43 +83,32 @@ class Source:
         self._idle.append(connection)
         return answer.status == 200
 
-    async def _ask(self, request: bytes) -> tuple[_Connection, Answer]:
+    async def _ask(self, request: bytes) -> tuple[Connection, Answer]:
         while self._idle:
             connection = self._idle.pop()
             with suppress(OSError, HttpError):  # it was closed meanwhile: a new one will tell
-                return connection, await _exchange(connection, request)
+                return connection, await connection.exchange(request)
         async with asyncio.timeout(_CONNECTS):
-            connection = await asyncio.open_connection(self.node.host, self.node.port, limit=2 * _PIECE)
-        return connection, await _exchange(connection, request)
+            connection = await Connection.open(self.node.host, self.node.port)
+        return connection, await connection.exchange(request)
 
     async def _take_body(
-        self, reader: asyncio.StreamReader, answer: Answer, put: Callable[[int, bytes], None]
+        self, connection: Connection, answer: Answer, put: Callable[[int, memoryview], None]
     ) -> tuple[int, int | None]:
         span, _, total = answer.fields["content-range"].removeprefix("bytes ").partition("/")
         at = int(span.partition("-")[0])
-        end = at + int(answer.fields["content-length"])
-        while at < end:
-            data = await reader.read(min(_PIECE, end - at))
-            if not data:
-                raise ConnectionResetError("the connection broke off within a range")
-            put(at, data)
-            at += len(data)
-            self.received += len(data)
+
+        def put_next(piece: memoryview) -> None:
+            nonlocal at
+            put(at, piece)
+            at += len(piece)
+            self.received += len(piece)
+
+        await connection.take(int(answer.fields["content-length"]), put_next)
         return at, None if total == "*" else int(total)
 
     def close(self) -> None:
         """Hang up."""
-        for _, writer in self._idle:
-            writer.close()
+        for connection in self._idle:
+            connection.close()
         self._idle.clear()
-
-
-async def _exchange(connection: _Connection, request: bytes) -> Answer:
-    """Send a request and wait for its answer, however long that takes: it comes when the bytes are there."""
-    reader, writer = connection
-    try:
-        writer.write(request)
-        return await read_answer(reader)
-    except BaseException:
-        writer.close()
-        raise

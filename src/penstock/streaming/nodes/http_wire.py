@@ -9,9 +9,21 @@ import asyncio
 
 from msgspec import Struct
 
-__all__ = ["Answer", "Head", "HttpError", "answer_bytes", "read_answer", "read_head", "request_bytes"]
+__all__ = [
+    "HEAD_ENDS",
+    "LONGEST_HEAD",
+    "Answer",
+    "Head",
+    "HttpError",
+    "answer_bytes",
+    "parse_answer",
+    "read_answer",
+    "read_head",
+    "request_bytes",
+]
 
-_LONGEST_HEAD = 32 << 10
+LONGEST_HEAD = 32 << 10
+HEAD_ENDS = b"\r\n\r\n"
 REASONS = {
     200: "OK",
     206: "Partial Content",
@@ -45,14 +57,18 @@ class Answer(Struct, frozen=True):
 async def _lines(reader: asyncio.StreamReader) -> list[str] | None:
     """The lines of a head, or None where the connection ended before one."""
     try:
-        text = await reader.readuntil(b"\r\n\r\n")
+        text = await reader.readuntil(HEAD_ENDS)
     except asyncio.IncompleteReadError as error:
         if not error.partial:
             return None
         raise HttpError("the connection broke off within a head") from None
     except asyncio.LimitOverrunError:
         raise HttpError("the head is too long") from None
-    if len(text) > _LONGEST_HEAD:
+    return _split(text)
+
+
+def _split(text: bytes) -> list[str]:
+    if len(text) > LONGEST_HEAD:
         raise HttpError("the head is too long")
     return text.decode("latin-1").split("\r\n")[:-2]
 
@@ -86,6 +102,15 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
     lines = await _lines(reader)
     if lines is None:
         raise ConnectionResetError("the server hung up")
+    return _answer(lines)
+
+
+def parse_answer(text: bytes) -> Answer:
+    """The head of an answer, of which all has come, with its empty line."""
+    return _answer(_split(text))
+
+
+def _answer(lines: list[str]) -> Answer:
     words = lines[0].split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
         raise HttpError(f"not an answer: {lines[0][:80]!r}")

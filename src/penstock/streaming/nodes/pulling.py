@@ -213,7 +213,7 @@ class Pulling:
         self.look()  # others may wait for what begins where this one began
 
     async def _fetch_once(self, file: RemoteFile, asked: Asked, least: int, end: int) -> tuple[int, int | None]:
-        def put(offset: int, data: bytes) -> None:
+        def put(offset: int, data: memoryview) -> None:
             if not file.ended:
                 try:
                     file.put(offset, data)

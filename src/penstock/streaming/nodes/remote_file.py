@@ -63,7 +63,7 @@ class RemoteFile:
         #: since when the node that made it knows no such file, by the clock of the event loop
         self.missing_since: float | None = None
 
-    def put(self, offset: int, data: bytes) -> None:
+    def put(self, offset: int, data: memoryview) -> None:
         """Bytes have come."""
         for descriptor in self.descriptors:
             _write(descriptor, offset, data)
@@ -138,7 +138,7 @@ class RemoteFile:
             for start, end in self.have.ranges:
                 while start < end:
                     data = os.pread(self.descriptors[0], min(end - start, _PIECE), start)
-                    _write(descriptor, start, data)
+                    _write(descriptor, start, memoryview(data))
                     start += len(data)
             self.descriptors.append(descriptor)
         other.descriptors = []
@@ -168,11 +168,10 @@ class RemoteFile:
         self.descriptors = []
 
 
-def _write(descriptor: int, at: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        done = os.pwrite(descriptor, view, at)
-        view = view[done:]
+def _write(descriptor: int, at: int, data: memoryview) -> None:
+    while data:
+        done = os.pwrite(descriptor, data, at)
+        data = data[done:]
         at += done
 
 

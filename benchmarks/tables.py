@@ -134,7 +134,13 @@ SECTIONS: dict[str, Callable[[Bench], str]] = {
     "scheduling": alone("engine_scaling", "io_scaling", "generations", "simulator", "validation"),
     "early": alone("eager_overhead", "eager_stream", "eager_decomposition", "eager_web", "mpi_start", "mpi_programs"),
     "streaming": alone(
-        "streaming_calls", "streaming_costs", "streaming_shapes", "streaming_overlap", "streaming_workflows"
+        "streaming_calls",
+        "streaming_costs",
+        "streaming_earlier_run",
+        "streaming_nodes",
+        "streaming_shapes",
+        "streaming_overlap",
+        "streaming_workflows",
     ),
     "ways": seconds({"HMMER shape": ("hmmer", "hmmer"), "variants shape": ("variants", "variants")}),
     "saved": alone("hmmer", "variants", judged=False),

@@ -47,6 +47,8 @@ ORDER = (
     "mpi_programs",
     "streaming_calls",
     "streaming_costs",
+    "streaming_earlier_run",
+    "streaming_nodes",
     "streaming_shapes",
     "streaming_overlap",
     "streaming_workflows",

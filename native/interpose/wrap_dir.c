@@ -138,9 +138,13 @@ PS_WRAPS DIR *opendir(const char *path) {
 }
 
 static struct dirent64 *next_of(DIR *directory, struct listing *l) {
-    int fd = dirfd(directory);
+    /* Whoever gets no entry looks at errno to see whether that is the end: what happened on the way must not be left there,
+     * such as a wait, or an entry that was gone before it could be shown. */
+    int fd = dirfd(directory), kept = errno;
     int found = next_born(l, fd, true);
-    if (found) return found > 0 ? &l->out : NULL;
+    if (found < 0) return NULL;
+    errno = kept;
+    if (found) return &l->out;
     if (l->rewind_kernel) REAL(rewinddir)(directory);
     l->rewind_kernel = false;
     for (;;) {

@@ -170,6 +170,18 @@ def test_every_way_to_list_is_complete(stage: Stage, way: str) -> None:
     assert taker.answer() == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("way", LISTINGS)
+def test_an_entry_that_is_gone_before_it_is_shown_is_no_error(stage: Stage, way: str) -> None:
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    taker(f"!{LIBC}")
+    maker("os.mkdir('made')")
+    make(maker, "a", "b")
+    (stage.root / "made" / "b").unlink()
+    maker.end()
+    stage.over("maker")
+    assert taker(LISTINGS[way]) == ["a"]
+
+
 def test_a_shell_pattern_waits_for_its_directory(stage: Stage) -> None:
     maker = stage.puppet("maker")
     maker("os.mkdir('made')")

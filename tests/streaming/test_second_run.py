@@ -1,12 +1,14 @@
 """A workflow that is run again gives what running its steps one after the other again gives.
 
 Outputs of the run before lie about, or what somebody put in their place. Producers probe them, add to them, update them
-in place, write them anew, put others in their place, remove them, or leave them alone; consumers look at once.
+in place, write them anew, put others in their place, remove them, or leave them alone; consumers read them, map them,
+ask for their size, list their directory or run them, at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 import shutil
 import subprocess
@@ -18,10 +20,12 @@ from hypothesis import strategies as st
 from tests.streaming.flows import Flow
 
 SOURCE = Path(__file__).parent / "programs" / "acts.c"
-OLD = "old bytes of an earlier run, longer than what comes"
+#: whoever runs such a file has its content printed
+HEAD = "#!/bin/cat\n"
+OLD = f"{HEAD}old bytes of an earlier run, longer than what comes"
 
 #: acts of a producer that change its file once, whatever is there
-CHANGES = ("trunc", "append", "update", "rename")
+CHANGES = ("trunc", "append", "update", "patch", "rename")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,18 +50,23 @@ class Lane:
         return f'commit = "{commit}", fire = "{"no_update" if self.streamed and is_only_added_to else "update"}"'
 
     def producer(self, number: int, run: int) -> list[str]:
-        file = f"file-{number}"
-        texts = [f"{act} {place} of run {run}, lane {number}" for place, act in enumerate(self.acts)]
+        file = f"lane-{number}/file"
+        texts = [f"{HEAD}{act} {place} of run {run}, lane {number}" for place, act in enumerate(self.acts)]
         return [f"nap:{self.nap}", *(f"{act}:{file}:{text}" for act, text in zip(self.acts, texts, strict=True))]
 
     def consumer(self, number: int) -> list[str]:
-        return [f"{look}:file-{number}:seen-{number}" for look in self.looks]
+        changes = [place for place, act in enumerate(self.acts) if act in CHANGES]
+        # A rule for files promises that their names stay; who removes one that was made is told that it was seen.
+        is_listed = not changes or "remove" not in self.acts[changes[0] :]
+        looks = [look if is_listed or look != "list" else "read" for look in self.looks]
+        seen = {look: f"lane-{number}" if look == "list" else f"lane-{number}/file" for look in looks}
+        return [f"{look}:{seen[look]}:seen-{number}" for look in looks]
 
 
 lanes = st.builds(
     Lane,
     acts=st.lists(st.sampled_from(["probe", "remove", *CHANGES]), max_size=4).map(tuple),
-    looks=st.lists(st.sampled_from(["read", "size"]), min_size=1, max_size=2).map(tuple),
+    looks=st.lists(st.sampled_from(["read", "size", "map", "list", "run"]), min_size=1, max_size=2).map(tuple),
     old=st.booleans(),
     close=st.booleans(),
     streamed=st.booleans(),
@@ -89,20 +98,24 @@ def workflow(acts: Path, drawn: list[Lane], run: int) -> str:
         steps.append(f"""
 [[step]]
 name = "make-{number}"
-command = {make!r}
-output = ["file-{number}", "file-{number}.tmp"]
-stream = [{{ files = ["file-{number}"], {lane.rule} }}]
+command = {json.dumps(make)}
+output = ["lane-{number}/*"]
+stream = [{{ files = ["lane-{number}/file"], {lane.rule} }}]
 [[step]]
 name = "take-{number}"
-command = {take!r}
-input = ["file-{number}"]
+command = {json.dumps(take)}
+input = ["lane-{number}/*"]
 output = ["seen-{number}"]
 """)
     return "".join(steps)
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in folder.iterdir() if path.name.startswith(("file-", "seen-"))}
+    return {str(path.relative_to(folder)): path.read_text() for path in outputs(folder)}
+
+
+def outputs(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("lane-*/*"), *folder.glob("seen-*")])
 
 
 def check(flow: Flow, acts: Path, drawn: list[Lane], folder: Path, *, replaced: bool = False) -> None:
@@ -112,13 +125,15 @@ def check(flow: Flow, acts: Path, drawn: list[Lane], folder: Path, *, replaced: 
     for place in (streamed, plain):
         place.mkdir(parents=True)
         for number, lane in enumerate(drawn):
+            (place / f"lane-{number}").mkdir()
             if lane.old:
-                (place / f"file-{number}").write_text(OLD)
+                (place / f"lane-{number}/file").write_text(OLD)
+                (place / f"lane-{number}/file").chmod(0o755)
     for run in (1, 2):
         if replaced and run == 2:
             for place in (streamed, plain):
                 dice = random.Random(len(drawn))
-                for path in sorted(place.glob("*-*")):
+                for path in outputs(place):
                     path.write_text("".join(dice.choices("abcdefgh", k=dice.randrange(80))))
         by_turns(plain, acts, drawn, run)
         (streamed / "flow.toml").write_text(workflow(acts, drawn, run))

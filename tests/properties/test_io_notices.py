@@ -184,4 +184,4 @@ def test_the_io_scheduler_is_told_of_all_that_matters(scheduler: str, monkeypatc
         pass
 
     Machine.scheduler = scheduler
-    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=20, stateful_step_count=40, deadline=None))

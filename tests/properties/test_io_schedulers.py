@@ -252,4 +252,4 @@ def test_launches_are_those_of_the_published_algorithms(
         pass
 
     Machine.scheduler, Machine.ageing = scheduler, ageing
-    run_state_machine_as_test(Machine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=40, deadline=None))

@@ -223,6 +223,6 @@ def test_table_and_statement_agree(tmp_path: Path) -> None:
     run_state_machine_as_test(
         Twins,
         settings=settings(
-            max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -338,7 +338,7 @@ LINES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(LINES), max_size=14), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_any_file_keeps_what_is_not_ours(lines: list[str], newline: str, name_given: bool) -> None:
     before = newline.join(lines)

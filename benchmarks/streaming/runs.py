@@ -23,7 +23,20 @@ from pathlib import Path
 from benchmarks import harness
 from benchmarks.streaming.flow import Flow, Step
 
-__all__ = ["BATCH", "STREAMED", "Ran", "in_turns", "programs", "run", "run_streamed", "scratch", "times_of", "trimmed"]
+__all__ = [
+    "BATCH",
+    "STREAMED",
+    "Ran",
+    "in_turns",
+    "programs",
+    "results_of",
+    "run",
+    "run_in_order",
+    "run_streamed",
+    "scratch",
+    "times_of",
+    "trimmed",
+]
 
 STREAMED, BATCH = "streamed", "batch"
 SOURCES = Path(__file__).parent / "programs"
@@ -75,11 +88,11 @@ def run(flow: Flow, way: str) -> tuple[Ran, dict[str, bytes]]:
         environment = os.environ | {"BENCH_TIMES": str(times)}
         began = time.perf_counter()
         if way == BATCH:
-            _run_in_order(flow, work, environment)
+            run_in_order(flow, work, environment)
         else:
             run_streamed(flow, work, environment)
         took = time.perf_counter() - began
-        return times_of(times, took), _results(flow, work)
+        return times_of(times, took), results_of(flow, work)
 
 
 def run_streamed(flow: Flow, work: Path, environment: dict[str, str]) -> None:
@@ -93,8 +106,11 @@ def run_streamed(flow: Flow, work: Path, environment: dict[str, str]) -> None:
         raise RuntimeError(f"{flow.name}: exit {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-1000:]}")
 
 
-def _run_in_order(flow: Flow, work: Path, environment: dict[str, str]) -> None:
-    """A step reads what a step before it writes where both name the same pattern: the shapes are written so."""
+def run_in_order(flow: Flow, work: Path, environment: dict[str, str]) -> None:
+    """The steps as batch starts them, in a folder that is there.
+
+    A step reads what a step before it writes where both name the same pattern: the shapes are written so.
+    """
     waiting, running = list(flow.steps), dict[int, Step]()
     while waiting or running:
         open_outputs = {name for step in (*waiting, *running.values()) for name in step.output}
@@ -120,7 +136,8 @@ def times_of(folder: Path, command: float) -> Ran:
     return Ran(max(notes["ended"]) - start, min(notes.get("first", notes["ended"])) - start, command)
 
 
-def _results(flow: Flow, work: Path) -> dict[str, bytes]:
+def results_of(flow: Flow, work: Path) -> dict[str, bytes]:
+    """The files that a workflow was run for."""
     found = sorted(path for pattern in flow.results for path in work.glob(pattern))
     if flow.results and not found:
         raise RuntimeError(f"{flow.name}: no results")

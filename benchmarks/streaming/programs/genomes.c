@@ -7,6 +7,7 @@
      genomes overlap TARGET SIFTED PEOPLE OUT MICROSECONDS_PER_PERSON
      genomes frequency TARGET SIFTED PEOPLE OUT MICROSECONDS_PER_PERSON */
 #include <dirent.h>
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "work.h"
@@ -42,7 +43,7 @@ static void individuals(char **argv)
         sizes[person] += (size_t)sprintf(lists[person] + sizes[person], "%d %d\n", row, score);
     }
     closed(in);
-    if (mkdir(argv[3], 0755)) perror(argv[3]), exit(1);
+    if (mkdir(argv[3], 0755) && errno != EEXIST) perror(argv[3]), exit(1);
     for (int i = 0; i < people; i++) {
         snprintf(path, sizeof path, "%s/p%05d", argv[3], i);
         FILE *out = opened(path, "w");
@@ -75,7 +76,7 @@ static void merge(char **argv)
         closedir(folder);
     }
     if (found != count * people) fprintf(stderr, "%d files of %d\n", found, count * people), exit(1);
-    if (mkdir(argv[5], 0755)) perror(argv[5]), exit(1);
+    if (mkdir(argv[5], 0755) && errno != EEXIST) perror(argv[5]), exit(1);
     for (int i = 0; i < people; i++) {
         snprintf(path, sizeof path, "%s/p%05d", argv[5], i);
         FILE *out = opened(path, "w");

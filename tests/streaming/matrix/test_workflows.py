@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from benchmarks.streaming import runs, shapes
-from benchmarks.streaming.flow import CLOSE_UPDATE, Flow
+from benchmarks.streaming.flow import CLOSE_UPDATE, Flow, Step, Stream
 
 MIB = 1 << 20
 
@@ -34,6 +36,60 @@ def test_a_workflow_has_the_results_of_batch(shape: Callable[[Path], Flow]) -> N
     _, expected = runs.run(flow, runs.BATCH)
     _, found = runs.run(flow, runs.STREAMED)
     assert found == expected
+
+
+def archive(bin: Path) -> Flow:
+    parts = [f"part{number:05}" for number in range(4)]
+    same = "--mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644"
+    whole = Stream(("*",), fire="update")
+    return Flow(
+        "archive",
+        (
+            Step("write", (f"{bin}/produce part 0 4 300000 4096 0",), output=("part*",), streams=(whole,)),
+            Step("pack", (f"tar -cf all.tar {same} {' '.join(parts)}",), input=("part*",), output=("all.tar",)),
+            Step("squeeze", ("gzip -nkf all.tar",), input=("all.tar",), output=("all.tar.gz",)),
+        ),
+        ("all.tar.gz",),
+    )
+
+
+def pieces(bin: Path) -> Flow:
+    return Flow(
+        "pieces",
+        (
+            Step("write", (f"{bin}/produce part 0 1 400000 4096 0",), output=("part*",), streams=(Stream(("part*",)),)),
+            Step("split", ("split -n 3 part00000 piece.",), input=("part*",), output=("piece.a?",)),
+            Step("sort", ("sort -o sorted piece.ab",), input=("piece.a?",), output=("sorted",)),
+            Step("squeeze", ("gzip -nkf sorted",), input=("sorted",), output=("sorted.gz",)),
+        ),
+        ("sorted.gz", "piece.a?"),
+    )
+
+
+def replace_outputs(work: Path, dice: random.Random) -> None:
+    """Other bytes, and more or fewer of them, in everything that a run has left."""
+    for path in sorted(work.rglob("*")):
+        if path.is_file() and path.name != "workflow.toml":
+            size = path.stat().st_size
+            path.write_bytes(dice.randbytes(dice.choice([0, size // 2, size, size + 1000])))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [*FLOWS.values(), archive, pieces], ids=[*FLOWS, "archive", "pieces"])
+def test_a_second_run_over_garbage_has_the_results_of_batch(shape: Callable[[Path], Flow]) -> None:
+    flow = shape(runs.programs())
+    found = []
+    for run in (runs.run_in_order, runs.run_streamed):
+        with runs.scratch() as folder:
+            work, times = folder / "work", folder / "times"
+            for path in (times, work, *(work / name for name in flow.folders)):
+                path.mkdir()
+            for dice in (None, random.Random(1), random.Random(2)):
+                if dice is not None:
+                    replace_outputs(work, dice)
+                run(flow, work, os.environ | {"BENCH_TIMES": str(times)})
+            found.append(runs.results_of(flow, work))
+    assert found[0] == found[1]
 
 
 def test_the_counts_of_mapreduce_add_up() -> None:

@@ -151,12 +151,16 @@ def test_the_log_is_that_of_a_run_and_can_be_simulated_again(simulate: Simulate)
 
 def test_a_recorded_run_directory(simulate: Simulate) -> None:
     (simulate.folder / "real.py").write_text(
-        "import time\nfrom penstock import task\n@task\ndef f(x):\n    time.sleep(0.05)\nfor i in range(8):\n    f(i)\n"
+        "import time\nfrom penstock import task\n@task\ndef f(x):\n    time.sleep(0.01)\nfor i in range(8):\n    f(i)\n"
     )
     run = [sys.executable, "-m", "penstock.cli", "run", "--cpus", "2", "--run-dir", "kept", "real.py"]
     subprocess.run(run, cwd=simulate.folder, env=simulate.environ, check=True, capture_output=True, timeout=60)
-    assert 0.2 <= simulate.analysis("kept")["makespan"] < 2.0
-    assert simulate.analysis("kept", "--cores", "8")["makespan"] < simulate.analysis("kept")["makespan"]
+    assert simulate.analysis("kept")["makespan"] >= 8 * 0.01 / 2
+    # The cost of starting processes and of telling them is that of the run, on whatever machine, beside any moment at
+    # which that stood still: tasks that are far longer show that two lanes share them and eight do not have to.
+    longer = ("kept", "--duration", "f=1000")
+    assert 4000 <= simulate.analysis(*longer)["makespan"] < 5000
+    assert 1000 <= simulate.analysis(*longer, "--cores", "8")["makespan"] < 2000
 
 
 def test_a_workflow(simulate: Simulate) -> None:
@@ -430,7 +434,7 @@ def test_the_time_of_the_program_itself_counts_if_it_is_to(simulate: Simulate) -
         "time.sleep(0.05)\nf().result()\n"
     )
     assert simulate.analysis("thinks.py")["makespan"] == 2.0
-    assert 2.05 <= simulate.analysis("thinks.py", "--main-time")["makespan"] < 4.0
+    assert simulate.analysis("thinks.py", "--main-time")["makespan"] >= 2.05
 
 
 def test_a_log_that_was_cut_off(simulate: Simulate) -> None:

@@ -20,11 +20,12 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from tests.own_place import IN_WORKERS, left_in_memory, move_in, move_out
-from tests.patience import PATIENCE, becomes
+from tests.patience import PATIENCE, Leap, becomes
 
 HERE = Path(__file__).parent
 
@@ -67,6 +68,29 @@ def nothing_left_behind() -> Iterator[None]:
     yield
     stop_runtime()
     expect_no_leaks(before)
+
+
+@pytest.fixture
+def leap(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leap]:
+    """Lets time pass at once for the engine of the current runtime, which is stopped afterwards.
+
+    A deadline comes up when the test says so: not before a slow machine has begun what is to be late, and without
+    anybody waiting for it.
+    """
+    from penstock.model.events import Ticked
+    from penstock.runtime import driver, session
+
+    ahead = 0.0
+    now, sleep = driver.time.monotonic, driver.time.sleep  # type: ignore[attr-defined]
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: now() + ahead, sleep=sleep))
+
+    def leap(seconds: float) -> None:
+        nonlocal ahead
+        ahead += seconds
+        session.current().driver.post(Ticked())
+
+    yield leap
+    session.stop(abort=True)  # what it did last lies in the future
 
 
 @pytest.fixture(autouse=True)

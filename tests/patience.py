@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["PATIENCE", "becomes", "eventually"]
+__all__ = ["PATIENCE", "Leap", "becomes", "eventually"]
 
 #: seconds that a machine with much else to do may take
 PATIENCE = 60.0
+
+#: the fixture ``leap``: so many seconds pass at once for the engine
+Leap = Callable[[float], None]
 
 
 def becomes(condition: Callable[[], object], patience: float = PATIENCE) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.faults.programs import Gate, Tally, TaskSide, empties
+from tests.patience import Leap
 
 import penstock
 from penstock import (
@@ -28,8 +29,6 @@ from penstock import (
 
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
-
-pytestmark = pytest.mark.timeout(30)
 
 LARGE = 200_000
 
@@ -99,8 +98,8 @@ def test_a_stream_goes_on_after_its_worker_was_killed(runtime: Runtime, tally: T
     assert empties(runtime.segments.memory_dir, runtime.segments.spill_dir)
 
 
-def test_a_producer_that_takes_too_long(runtime: Runtime, gate: Gate) -> None:
-    @task(returns=2, timeout=2.0)
+def test_a_producer_that_takes_too_long(runtime: Runtime, gate: Gate, leap: Leap) -> None:
+    @task(returns=2, timeout=600)
     def slow(gate: TaskSide) -> None:
         ready_value(np.full(LARGE, 7), 0)
         gate.hold()
@@ -108,6 +107,7 @@ def test_a_producer_that_takes_too_long(runtime: Runtime, gate: Gate) -> None:
     parts = slow(gate)
     used, unused = first_of(parts[0]), first_of(parts[1])
     assert used.result() == 7
+    leap(600)
     with pytest.raises(TaskTimeout):
         parts[1].result()
     with pytest.raises(DependencyFailed):

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from tests.faults.programs import Gate, Program, Tally, TaskSide, alive, gone, segments_in, takes_less_than
 from tests.mpi_here import needs_mpi
-from tests.patience import eventually
+from tests.patience import PATIENCE, Leap, eventually
 
 import penstock
 from penstock import FILE_OUT, TaskCancelled, TaskFailed, TaskTimeout, WorkerDied, cancel, mpi, task, wait_on
@@ -24,7 +24,7 @@ from penstock import FILE_OUT, TaskCancelled, TaskFailed, TaskTimeout, WorkerDie
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
 
-pytestmark = [needs_mpi, pytest.mark.timeout(30)]
+pytestmark = needs_mpi
 
 
 @pytest.fixture
@@ -40,10 +40,7 @@ def _nothing_of_the_library_in_shared_memory() -> Iterator[None]:
     before = set(Path("/dev/shm").glob("mpich*"))
     yield
     penstock.stop(abort=True)
-    until = time.monotonic() + 10  # those of other programs go soon
-    while (left := set(Path("/dev/shm").glob("mpich*")) - before) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not left
+    eventually(lambda: not set(Path("/dev/shm").glob("mpich*")) - before)  # those of other programs go soon
 
 
 def fail(how: str) -> None:
@@ -216,18 +213,22 @@ def test_an_idle_world_that_is_killed_harms_nobody(runtime: Runtime) -> None:
 
 
 @mpi(processes=2)
-@task(returns=list, timeout=3)
-def too_long() -> None:
+@task(returns=list, timeout=600)
+def too_long(gate: TaskSide) -> None:
+    gate.reach()
     if mpi.comm().rank == 0:
-        time.sleep(600)
+        signal.pause()
     mpi.comm().Barrier()
 
 
-def test_a_timeout_kills_the_world(runtime: Runtime) -> None:
-    future = too_long()
+def test_a_timeout_kills_the_world(runtime: Runtime, gate: Gate, leap: Leap) -> None:
+    future = too_long(gate)
+    gate.wait_reached(2)
+    ranks = of_worlds()["rank"]
+    leap(600)
     with takes_less_than(60), pytest.raises(TaskTimeout):
         wait_on(future)
-    wait_for_the_end_of(of_worlds()["rank"])
+    wait_for_the_end_of(ranks)
 
 
 def test_cancelling_kills_the_world(runtime: Runtime, gate: Gate) -> None:
@@ -347,8 +348,8 @@ def test_no_rank_outlives_the_program(tmp_path: Path, how: str) -> None:
         family = program.family()
         assert len(ranks_among(family)) == 5
         program.signal(getattr(signal, how))
-        program.process.wait(10)
-        gone(family, program, within=5.0)
+        program.process.wait(PATIENCE)
+        gone(family, program)
 
 
 def test_no_rank_outlives_the_program_and_its_guardian(tmp_path: Path) -> None:
@@ -359,18 +360,15 @@ def test_no_rank_outlives_the_program_and_its_guardian(tmp_path: Path) -> None:
         program.signal(signal.SIGSTOP)  # it must not have time to do the guardian's work
         guardian.kill()
         program.signal(signal.SIGKILL)
-        program.process.wait(10)
-        until = time.monotonic() + 5
-        while any(alive(process) for process in family) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert [process for process in family if alive(process)] == []
+        program.process.wait(PATIENCE)
+        wait_for_the_end_of(family)
 
 
 def test_stopping_ends_idle_worlds(tmp_path: Path) -> None:
     with Program(tmp_path, PROGRAM.replace("future = busy()", "arrive('idle')") + "penstock.stop()\n") as program:
         program.arrival()
         family = program.family()
-        program.ends(10)
+        program.ends()
         gone(family, program)
 
 

@@ -19,14 +19,13 @@ import psutil
 import pytest
 from tests.faults.hangs import HANGS, hang, hang_deaf_to_signals
 from tests.faults.programs import Gate, Tally, TaskSide, alive, empties, takes_less_than
+from tests.patience import Leap, eventually
 
 import penstock
 from penstock import FILE_INOUT, INOUT, DependencyFailed, TaskCancelled, TaskTimeout, WorkerDied, cancel, task, wait_on
 
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
-
-pytestmark = pytest.mark.timeout(30)
 
 LARGE = 200_000  # numbers in an array that lives in the shared-memory store
 
@@ -199,25 +198,37 @@ def test_element_of_a_map_that_always_kills_its_worker_spares_the_others(runtime
     assert [mapped[n].result(timeout=60) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
 
 
-def test_element_of_a_map_that_hangs_is_ended_by_the_timeout_and_spares_the_others(runtime: Runtime) -> None:
-    @task(timeout=3)
+def test_element_of_a_map_that_hangs_is_ended_by_the_timeout_and_spares_the_others(
+    runtime: Runtime, gate: Gate, leap: Leap
+) -> None:
+    @task(timeout=600)
     def hang_at_seven(number: int) -> int:
         if number == 7:
+            gate.reach()
             signal.pause()
         return number
 
     mapped = hang_at_seven.map(range(40))
-    assert isinstance(mapped[7].exception(timeout=60), TaskTimeout)
+    gate.wait_reached()
     assert [mapped[n].result(timeout=60) for n in range(40) if n != 7] == [n for n in range(40) if n != 7]
+    leap(600)
+    assert isinstance(mapped[7].exception(timeout=60), TaskTimeout)
 
 
-def test_timeout_of_a_map_is_for_each_element(runtime: Runtime) -> None:
-    @task(timeout=3)
+def test_timeout_of_a_map_is_for_each_element(runtime: Runtime, gate: Gate, tmp_path: Path, leap: Leap) -> None:
+    @task(timeout=600)
     def slow(number: int) -> int:
-        time.sleep(0.1)
+        gate.reach()
+        while not (tmp_path / f"turn {number // 2}").exists():
+            time.sleep(0.005)
         return number
 
-    assert slow.map(range(80)).results(timeout=60) == list(range(80))
+    mapped = slow.map(range(6))
+    for turn in range(3):
+        gate.wait_reached(2)  # one on each lane
+        leap(400)
+        (tmp_path / f"turn {turn}").touch()
+    assert mapped.results(timeout=60) == list(range(6))
 
 
 def test_failures_of_a_map_are_retried_or_ignored_as_declared(runtime: Runtime, tally: Tally) -> None:
@@ -363,51 +374,63 @@ def test_store_is_empty_after_tasks_that_died_with_large_results(runtime: Runtim
 
 
 @pytest.mark.parametrize("how", HANGS)
-def test_task_that_hangs_is_ended_by_its_timeout(runtime: Runtime, tally: Tally, how: Callable[[], None]) -> None:
-    assert wait_on([increase(n) for n in range(50)])  # its time begins when it is sent: both workers have started
-    with takes_less_than(60), pytest.raises(TaskTimeout) as caught:
-        hang(how, tally).result()
+def test_task_that_hangs_is_ended_by_its_timeout(
+    runtime: Runtime, tally: Tally, leap: Leap, how: Callable[[], None]
+) -> None:
+    future = hang(how, tally)
+    eventually(tally.count)
+    time.sleep(0.1)  # it hangs: nothing tells when it has begun to
+    leap(600)
+    with pytest.raises(TaskTimeout) as caught:
+        future.result(timeout=60)
     text = str(caught.value)
-    assert "2.5 s" in text
-    assert "hang#51" in text
+    assert "600 s" in text
+    assert "hang#1" in text
     assert "hanging" in text
     assert isinstance(caught.value, TimeoutError)
     assert tally.count() == 1  # a timeout is not a death: it is not retried unless asked for
     assert increase(1).result() == 2
 
 
-def test_timeout_is_retried_where_asked_for(runtime: Runtime, tally: Tally) -> None:
-    @task(timeout=3, on_failure="retry")
+def test_timeout_is_retried_where_asked_for(runtime: Runtime, tally: Tally, leap: Leap) -> None:
+    @task(timeout=600, on_failure="retry")
     def hang_twice(tally: Tally) -> int:
         if tally.mark() < 3:
             hang_deaf_to_signals()
         return tally.count()
 
-    assert hang_twice(tally).result() == 3
+    future = hang_twice(tally)
+    for times in (1, 2):
+        eventually(lambda times=times: tally.count() == times)  # type: ignore[misc]
+        leap(600)
+    assert future.result(timeout=60) == 3
 
 
-def test_timeout_counts_the_time_of_the_task_and_not_its_wait(runtime: Runtime, gate: Gate) -> None:
+def test_timeout_counts_the_time_of_the_task_and_not_its_wait(runtime: Runtime, gate: Gate, leap: Leap) -> None:
     @task
     def occupy(gate: TaskSide) -> None:
         gate.hold()
 
-    @task(timeout=2)
+    @task(timeout=600)
     def quick() -> int:
         return 1
 
     held = [occupy(gate), occupy(gate)]
     gate.wait_reached(2)
     waiting = [quick() for _ in range(3)]
-    time.sleep(2.5)  # longer than the timeout: the point of this test
+    leap(1000)
     gate.release()
     assert wait_on(waiting) == [1, 1, 1]
     wait_on(held)
 
 
-def test_consumers_of_a_timed_out_task_name_it(runtime: Runtime, tally: Tally) -> None:
+def test_consumers_of_a_timed_out_task_name_it(runtime: Runtime, tally: Tally, leap: Leap) -> None:
     root = hang(hang_deaf_to_signals, tally)
+    consumer = increase(root)
+    eventually(tally.count)
+    leap(600)
     with pytest.raises(DependencyFailed, match="hang#1") as caught:
-        increase(root).result()
+        consumer.result()
     assert "timeout" in str(caught.value)
     assert isinstance(root.exception(), TaskTimeout)
 
@@ -556,9 +579,9 @@ def test_object_has_its_value_from_before_a_change_that_was_cancelled_in_the_mid
 
 @pytest.mark.parametrize("how", ["cancelled", "timed out"])
 def test_file_of_a_task_given_up_stays_as_it_was_and_nothing_lies_beside_it(
-    runtime: Runtime, gate: Gate, tmp_path: Path, how: str
+    runtime: Runtime, gate: Gate, leap: Leap, tmp_path: Path, how: str
 ) -> None:
-    @task(path=FILE_INOUT, timeout=3 if how == "timed out" else None)
+    @task(path=FILE_INOUT, timeout=600)
     def rewrite(path: str, gate: TaskSide) -> None:
         Path(path).write_text("half")
         gate.hold()
@@ -571,6 +594,8 @@ def test_file_of_a_task_given_up_stays_as_it_was_and_nothing_lies_beside_it(
     gate.wait_reached()
     if how == "cancelled":
         cancel(future)
+    else:
+        leap(600)
     penstock.wait([future], timeout=60)
     with pytest.raises((TaskCancelled, TaskTimeout)):
         future.result()
@@ -706,10 +731,7 @@ def test_grandchildren_do_not_outlive_their_run(runtime: Runtime, how: str, end:
         # Both lanes have new processes once they answer.
         wait_on([increase(n) for n in range(50)])
     penstock.stop(abort=end == "abort")
-    deadline = time.monotonic() + 2
-    while alive(grandchild) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not alive(grandchild)
+    eventually(lambda: not alive(grandchild))
 
 
 # --- the fork server ----------------------------------------------------------------------------------------------

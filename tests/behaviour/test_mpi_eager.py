@@ -35,7 +35,7 @@ from penstock import (
 from penstock.observe import records
 from penstock.observe.log import read_log
 
-pytestmark = [needs_mpi, pytest.mark.timeout(60)]
+pytestmark = needs_mpi
 
 
 @pytest.fixture(scope="module")

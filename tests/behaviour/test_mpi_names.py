@@ -18,7 +18,7 @@ import penstock
 from penstock import mpi, task, wait_on
 from penstock.executors.mpi_runner import find_runner
 
-pytestmark = [needs_mpi, pytest.mark.timeout(60)]
+pytestmark = needs_mpi
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,6 @@ def test_what_nobody_wants_holds_nobody_back(tmp_path: Path) -> None:
         assert produced(tmp_path) == 50
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_no_deadlock(tmp_path: Path, cpus: int) -> None:
     """With one worker there is nobody to use outputs while the producer waits, so it is let go on."""
@@ -142,7 +141,6 @@ def test_no_deadlock(tmp_path: Path, cpus: int) -> None:
         assert wait_on([use(part) for part in numbered(tmp_path, 30)]) == list(range(30))
 
 
-@pytest.mark.timeout(60)
 def test_no_deadlock_when_producers_have_all_workers(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(3)]
     for folder in folders:
@@ -153,7 +151,6 @@ def test_no_deadlock_when_producers_have_all_workers(tmp_path: Path) -> None:
             assert wait_on([use(part) for part in stream]) == list(range(20))
 
 
-@pytest.mark.timeout(60)
 def test_no_deadlock_when_all_futures_are_kept(tmp_path: Path) -> None:
     with penstock.Runtime(cpus=2):
         assert wait_on(numbered(tmp_path, 30)) == list(range(30))
@@ -163,7 +160,6 @@ def test_no_deadlock_when_all_futures_are_kept(tmp_path: Path) -> None:
         assert wait_on(kept) == list(range(30))
 
 
-@pytest.mark.timeout(60)
 def test_no_deadlock_when_the_program_collects_outputs_itself(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else saw that the producer is held back: the thread that has to let it go on sleeps until it is woken."""
 
@@ -209,7 +205,6 @@ def test_no_deadlock_when_the_program_collects_outputs_itself(gate: Gate, monkey
         opener.join()
 
 
-@pytest.mark.timeout(60)
 def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) -> None:
     with penstock.Runtime(cpus=1):
         stream = numbered(tmp_path, 6)

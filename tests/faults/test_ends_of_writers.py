@@ -14,7 +14,7 @@ import penstock
 from penstock import DIRECTORY_OUT, FILE_IN, FILE_INOUT, FILE_OUT, Runtime, cancel, ready_file, task, wait
 from penstock.executors import early, written_files
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("runtime"), pytest.mark.leaks]
+pytestmark = [pytest.mark.usefixtures("runtime"), pytest.mark.leaks]
 
 
 def halt_at_rename(name: str, gate: TaskSide | None, *, after: bool) -> None:

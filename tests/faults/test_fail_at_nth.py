@@ -21,8 +21,6 @@ from tests.faults.scenario import SEQUENTIAL, STEPS, TASKS, Fault, NoFault, scen
 import penstock
 from penstock import FILE_INOUT, task
 
-pytestmark = pytest.mark.timeout(60)
-
 # --- a worker killed at the Nth attempt ---------------------------------------------------------------------------
 
 

@@ -32,13 +32,11 @@ from tests.faults.layers import (
 )
 from tests.faults.programs import Gate, run, surroundings, takes_less_than
 from tests.faults.storage_tasks import MB, content
-from tests.patience import eventually
+from tests.patience import Leap, eventually
 
 import penstock
 from penstock.engine import crowding
 from penstock.errors import StorageFull
-
-pytestmark = pytest.mark.timeout(30)
 
 #: two of these fit into eight megabytes, three do not
 SIZE = 3 * MB
@@ -70,6 +68,12 @@ def home(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     return home
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that wait for room are not refused because the machine was slow to make it."""
+    monkeypatch.setattr(crowding, "GRACE", 600.0)
 
 
 @pytest.fixture
@@ -210,8 +214,7 @@ def test_producers_wait_until_the_program_deletes_a_file(disk: Path) -> None:
     late = tasks.write(disk / "late", 2, SIZE)
     eventually(lambda: devices(runtime)["disk"].doubts > 0)
     penstock.delete_file(disk / "0")
-    with takes_less_than(crowding.GRACE):
-        late.result(timeout=60)
+    late.result(timeout=60)
     assert_sums(runtime)
     penstock.stop()
     assert names_in(disk) == ["1", "late"]
@@ -225,8 +228,7 @@ def test_producers_wait_until_somebody_else_makes_room(disk: Path, home: Path) -
     late = tasks.write(home / "late", 1, SIZE)
     eventually(lambda: devices(runtime)["disk"].doubts > 0)
     foreign.unlink()
-    with takes_less_than(crowding.GRACE):
-        late.result(timeout=60)
+    late.result(timeout=60)
     penstock.stop()
     assert_home(home / "late", 1, SIZE)
 
@@ -272,11 +274,16 @@ def test_refusal_is_told_at_the_end_if_nobody_looks(disk: Path, home: Path, mode
     assert names_in(home) == []
 
 
-@pytest.mark.usefixtures("impatient")
-def test_files_that_were_reported_done_are_complete_whatever_is_refused(disk: Path) -> None:
+def test_files_that_were_reported_done_are_complete_whatever_is_refused(disk: Path, leap: Leap) -> None:
     start(layer("disk", disk), io_executors=4)
     futures = [tasks.write(disk / f"{number}", number, SIZE) for number in range(6)]
-    penstock.wait(futures, timeout=60)
+    eventually(lambda: sum(future.done() for future in futures) == 2)
+
+    def all_are_over() -> bool:
+        leap(crowding.GRACE)  # those that were tried once more in between wait anew
+        return all(future.done() for future in futures)
+
+    eventually(all_are_over)
     done = [number for number, future in enumerate(futures) if future.exception() is None]
     assert len(done) == 2
     penstock.stop()

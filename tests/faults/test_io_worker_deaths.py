@@ -24,8 +24,6 @@ from penstock.errors import TaskCancelled, TaskTimeout, WorkerDied
 from penstock.executors import mover
 from penstock.runtime import housekeeping
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @pytest.fixture(autouse=True)
 def _ended_at_once() -> Iterator[None]:

@@ -35,8 +35,6 @@ from penstock import (
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
 
-pytestmark = pytest.mark.timeout(60)
-
 N = 20_000  # numbers of an array that lies in the store
 
 

@@ -25,8 +25,6 @@ from tests.patience import eventually
 import penstock
 from penstock.runtime import housekeeping
 
-pytestmark = pytest.mark.timeout(60)
-
 MOST_CALLS = 400
 
 

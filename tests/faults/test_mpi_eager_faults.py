@@ -11,6 +11,7 @@ import psutil
 import pytest
 from tests.faults.programs import Gate, Tally, TaskSide, empties
 from tests.mpi_here import needs_mpi
+from tests.patience import PATIENCE
 
 import penstock
 from penstock import TaskCancelled, barrier, cancel, mpi, ready_value, task, wait_on
@@ -18,7 +19,7 @@ from penstock import TaskCancelled, barrier, cancel, mpi, ready_value, task, wai
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
 
-pytestmark = [needs_mpi, pytest.mark.timeout(30)]
+pytestmark = needs_mpi
 
 LARGE = 50_000
 
@@ -64,7 +65,7 @@ def test_outputs_outlive_the_ranks_that_made_them(runtime: Runtime, gate: Gate, 
     gate.wait_reached(2)
     ranks, keeper = ranks_and_keeper()
     (keeper if victim == "keeper" else ranks[-1]).kill()
-    _, left = psutil.wait_procs(ranks, timeout=10)
+    _, left = psutil.wait_procs(ranks, timeout=PATIENCE)
     assert not left
     gate.release()  # not before, or the other rank would have handed over more
     assert wait_on([first_of(part) for part in parts]) == [1, 1, 2, 2], "what was handed over stays"

@@ -15,8 +15,6 @@ from penstock.data.segments import Segments
 from penstock.executors import node
 from penstock.runtime import housekeeping
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(autouse=True)
 def _ended_at_once() -> Iterator[None]:

@@ -8,12 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import penstock
 from penstock import task, wait_on
-
-pytestmark = pytest.mark.timeout(60)
 
 MB = 1 << 20
 BUDGET = 64 * MB

@@ -21,8 +21,6 @@ from penstock.runtime.arguments import Arguments
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @task
 def hold(gate: TaskSide) -> None:

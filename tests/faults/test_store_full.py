@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.faults.programs import Program, empties, gone, segments_in
+from tests.patience import eventually
 
 import penstock
 from penstock import INOUT, task, wait_on
 
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
-
-pytestmark = pytest.mark.timeout(30)
 
 NUMBERS = 250_000  # 2 MB
 SIZE = 8 * NUMBERS
@@ -151,9 +150,9 @@ signal.pause()
         assert word == "spilled"
         assert os.listdir(tmp_path / "spill" / folder)
         program.process.kill()
-        program.ends(within=2)
+        program.ends()
         gone([], program)
-    assert os.listdir(tmp_path / "spill") == []
+    eventually(lambda: not os.listdir(tmp_path / "spill"))
 
 
 def test_more_large_results_than_descriptors_can_be_held_at_once(tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ print("right")
     # A soft limit, as most systems set one (1024): a program may raise it, up to the hard limit.
     prefix = ("sh", "-c", 'ulimit -S -n 128 && exec "$@"', "sh")
     with Program(tmp_path, source, prefix=prefix) as program:
-        status, output, errors = program.ends(within=15)
+        status, output, errors = program.ends()
         assert (status, output.strip()) == (0, "right"), errors
         gone([], program)
 
@@ -257,7 +256,7 @@ print("size", statistics.f_blocks * statistics.f_frsize)
 print("spilled", len(os.listdir(penstock.api.sync.session.running().segments.spill_dir)) > 0)
 """
     with with_small_shared_memory(tmp_path, source + CHECKS_AT_END) as program:
-        status, output, errors = program.ends(within=15)
+        status, output, errors = program.ends()
         assert status == 0, errors
         assert f"size {MEGABYTES << 20}" in output  # or the test would have tested nothing
         assert "spilled True" in output
@@ -284,7 +283,7 @@ mine = np.arange({MEGABYTES * 3 * 131072})
 assert total(mine).result() == int(mine.sum())
 """
     with with_small_shared_memory(tmp_path, source + CHECKS_AT_END) as program:
-        status, output, errors = program.ends(within=15)
+        status, output, errors = program.ends()
         assert status == 0, errors
         assert "left: []" in output
         assert list(program.temporary.iterdir()) == []
@@ -345,7 +344,7 @@ assert float(make(7).result(timeout=60)[0]) == 7
 print("works again")
 """
     with with_small_shared_memory(tmp_path, source + CHECKS_AT_END, disk=str(disk)) as program:
-        status, output, errors = program.ends(within=20)
+        status, output, errors = program.ends()
         assert status == 0, errors
         assert output.count("refused") == 3, output
         assert "works again" in output
@@ -404,7 +403,7 @@ assert length(*many).result(timeout=60) == 2_000_000
 print("works again")
 """
     with with_small_shared_memory(tmp_path, source + CHECKS_AT_END, disk=str(disk)) as program:
-        status, output, errors = program.ends(within=20)
+        status, output, errors = program.ends()
         assert status == 0, errors
         assert "works again" in output
         assert "left: []" in output
@@ -438,7 +437,7 @@ with penstock.open_file(path, "rb") as file:
     print(len(file.read()), os.listdir({str(disk)!r}))
 """
     with with_small_shared_memory(tmp_path, source + CHECKS_AT_END, disk=str(disk)) as program:
-        status, output, errors = program.ends(within=20)
+        status, output, errors = program.ends()
         assert status == 0, errors
         assert output.splitlines()[:3] == [
             "failed No space left on device",
@@ -468,7 +467,7 @@ assert wait_on([double(number) for number in range(2000)]) == [2 * number for nu
 print("right")
 """
     with with_small_shared_memory(tmp_path, source + CHECKS_AT_END, disk=str(disk)) as program:
-        status, output, errors = program.ends(within=20)
+        status, output, errors = program.ends()
         assert status == 0, errors
         assert "right" in output
         assert "left: []" in output
@@ -496,7 +495,7 @@ else:
     print("left: []")  # it needs no room there, which is as good
 """
     with with_small_shared_memory(tmp_path, source, disk=str(disk)) as program:
-        status, output, errors = program.ends(within=20)
+        status, output, errors = program.ends()
         assert (status, output.strip()) == (0, "left: []"), errors
 
 

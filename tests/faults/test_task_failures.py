@@ -21,8 +21,6 @@ from penstock import INOUT, DependencyFailed, Future, SerializationError, TaskCa
 if TYPE_CHECKING:
     from penstock import Runtime  # workers import this module, and need no engine
 
-pytestmark = pytest.mark.timeout(30)
-
 
 # --- what an exception says ---------------------------------------------------------------------------------------
 

@@ -254,6 +254,7 @@ def test_task_is_refused_when_nothing_can_make_room(
     with pytest.raises(penstock.DependencyFailed, match="no storage layer has room"):
         consumer.result(timeout=60)
     assert_given_back(runtime)
+    monkeypatch.setattr(crowding, "GRACE", 600.0)
     small = tasks.write(home / "small", 2, 1000)  # there is room for less
     small.result(timeout=60)
     penstock.stop()

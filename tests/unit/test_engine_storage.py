@@ -252,6 +252,18 @@ def test_who_waits_for_room_in_vain_is_refused_after_a_while_saying_what_is_full
     assert told[103].kind is FailureKind.DEPENDENCY  # type: ignore[union-attr]
 
 
+def test_whose_last_attempt_meets_a_full_layer_after_that_while_is_told_what_is_full_too() -> None:
+    rig = StorageRig(StorageLayer("fast", "/fast", 100 * MB))
+    rig.submit(writes(1, "/a", io("w", bw=1)))
+    rig.fail(1, FULL)
+    assert launched(rig.tick(1.0)) == [1]
+    rig.tick(GRACE)  # it writes for long before it finds out
+    told = settled(rig.fail(1, FULL))
+    assert told[101].kind is FailureKind.STORAGE_FULL  # type: ignore[union-attr]
+    assert told[101].message.startswith(FULL.message)  # type: ignore[union-attr]
+    assert "fast (/fast) is full" in told[101].message  # type: ignore[union-attr]
+
+
 def test_nobody_is_refused_while_compute_tasks_run_and_everybody_is_looked_at_when_they_end() -> None:
     rig = StorageRig(StorageLayer("fast", "/fast", 100 * MB, 10))
     w = io("w", bw=1, size=8)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from penstock.engine import learning
-from penstock.engine.crowding import overflows
+from penstock.engine.crowding import no_room, overflows
 from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
 from penstock.engine.lifetimes import hold_segments, hold_states, release_segments
@@ -221,11 +221,13 @@ def _attempt_over(state: State, task: TaskRecord, failure: Failure) -> None:
     if failure.kind is FailureKind.LOST:
         _inputs_lost(state, task, failure, doom)
         return
-    full = isinstance(task, IOTaskRecord) and failure.kind is FailureKind.STORAGE_FULL and doom is None
-    if full and overflows(state, task, device):  # type: ignore[arg-type]
-        state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
-        begin_again(state, task)
-        return
+    if isinstance(task, IOTaskRecord) and failure.kind is FailureKind.STORAGE_FULL and doom is None:
+        if overflows(state, task, device):
+            state.reports.append(Report(task.task, failure.attempt, failure.node, failure, final=False))
+            begin_again(state, task)
+            return
+        if device is not None:
+            failure = replace(failure, message=f"{failure.message}; {no_room(state, task)}")
     attempts = task.attempt - (task.full_layers if isinstance(task, IOTaskRecord) else 0)
     if task.task in state.recoveries:
         attempts -= state.recoveries[task.task].forgiven

@@ -15,7 +15,7 @@ from penstock.engine.state import IOTaskRecord, State
 from penstock.model.tasks import Failure, FailureKind
 from penstock.units import format_size
 
-__all__ = ["GRACE", "doubt", "end_crowd", "look", "next_look", "overflows"]
+__all__ = ["GRACE", "doubt", "end_crowd", "look", "next_look", "no_room", "overflows"]
 
 #: seconds for which a device that said it is full is believed the first time; twice as long each time
 _BELIEVED, _MOST_BELIEVED = 0.5, 8.0
@@ -92,6 +92,11 @@ def next_look(state: State) -> float | None:
     if state.crowded_since is not None and len(state.io_ready):
         times.append(state.crowded_since + GRACE)
     return min((time for time in times if time > state.now), default=None)
+
+
+def no_room(state: State, task: IOTaskRecord) -> str:
+    """Why a task that has just met a full layer is not tried again."""
+    return _message(task, _rooms(state, task.anchor))
 
 
 def _message(task: IOTaskRecord, rooms: str) -> str:

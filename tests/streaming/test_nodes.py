@@ -299,7 +299,7 @@ def test_permanent_files_in_memory_are_delivered_by_their_home(start: Start) -> 
 
 
 def _get(cluster: Cluster, path: str, token: str | None = None, span: str = "bytes=0-99") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(cluster["a"].address, timeout=10)
+    connection = http.client.HTTPConnection(cluster["a"].address, timeout=60)
     given = cluster.token.read_text() if token is None else token
     try:
         connection.putrequest("GET", path, skip_accept_encoding=True)

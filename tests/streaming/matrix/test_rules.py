@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 from tests.streaming.matrix.rig import SOURCES, stream_run
 
 COMMITS, FIRES = ("on_termination", "on_close", "on_file"), ("update", "no_update")
@@ -84,8 +85,8 @@ def opened(gates: Path, *names: str) -> None:
         (gates / name).touch()
 
 
-def passed(gates: Path, name: str, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
+def passed(gates: Path, name: str) -> None:
+    until = time.monotonic() + PATIENCE
     while not (gates / name).exists():
         assert time.monotonic() < until, (
             f"gate {name!r} is never reached; reached: {sorted(g.name for g in gates.iterdir())}"

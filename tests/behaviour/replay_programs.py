@@ -30,24 +30,24 @@ def length(path: str) -> int:
 def thinking() -> None:
     """Tasks in two stages, with a program that thinks beside them and after them."""
     for _ in range(2):
-        parts = [sleep(0.15) for _ in range(4)]
-        time.sleep(0.1)  # beside the tasks
+        parts = [sleep(0.02) for _ in range(4)]
+        time.sleep(0.02)  # beside the tasks
         wait_on(parts)
-        time.sleep(0.1)  # after them
+        time.sleep(0.02)  # after them
 
 
 @task(returns=6)
 def produce() -> None:
     for index in range(6):
-        time.sleep(0.1)
-        ready_value(0.1, index)
+        time.sleep(0.02)
+        ready_value(0.02, index)
 
 
 @task
 def stream() -> Any:
     for _ in range(6):
-        time.sleep(0.1)
-        yield 0.1
+        time.sleep(0.02)
+        yield 0.02
 
 
 def early_outputs() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec
 
+from tests.patience import PATIENCE
+
 __all__ = ["in_a_quiet_moment"]
 
 P = ParamSpec("P")
-
-#: measurements that may be disturbed before one must not be
-_TURNS = 8
 
 
 def in_a_quiet_moment(test: Callable[P, None]) -> Callable[P, None]:
@@ -19,7 +19,8 @@ def in_a_quiet_moment(test: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(test)
     def measured(*args: P.args, **kwargs: P.kwargs) -> None:
-        for _ in range(_TURNS - 1):
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
             try:
                 return test(*args, **kwargs)
             except AssertionError:

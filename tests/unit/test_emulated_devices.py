@@ -26,6 +26,7 @@ import pytest
 from tests.patience import eventually
 
 from penstock.errors import ConfigError
+from penstock.executors import emulated_device
 from penstock.executors.emulation import EmulatedDevice, from_layers, install, uninstall
 from penstock.model.resources import StorageLayer
 
@@ -95,54 +96,99 @@ def seconds(action: Callable[[], object]) -> float:
     return time.monotonic() - start
 
 
-def assert_measures(measure: Callable[[], list[float]], expected: list[float]) -> None:
-    """Other programs disturb a measurement, now and then: one of ten has to be right."""
-    measured = [measure()]
-    while measured[-1] != pytest.approx(expected, rel=0.15) and len(measured) < 10:
-        measured.append(measure())
-    assert measured[-1] == pytest.approx(expected, rel=0.15), measured
+class PromptClock:
+    """Time for threads that do nothing but sleep: as soon as all of them do, it is when the first one wakes up."""
+
+    def __init__(self, threads: int = 1) -> None:
+        self._now = 1000.0
+        self._threads = threads
+        self._dues: dict[int, float] = {}
+        self._changed = threading.Condition()
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        own = threading.get_ident()
+        with self._changed:
+            self._dues[own] = due = self._now + max(seconds, 1e-6)  # less would be lost in rounding
+            self._go_on()
+            self._changed.wait_for(lambda: self._now >= due)
+            del self._dues[own]
+
+    def leave(self) -> None:
+        """A thread has ended."""
+        with self._changed:
+            self._threads -= 1
+            self._go_on()
+
+    def _go_on(self) -> None:
+        waiting = [due for due in self._dues.values() if due > self._now]
+        if len(waiting) == self._threads and waiting:
+            self._now = min(waiting)
+            self._changed.notify_all()
+
+
+@pytest.fixture
+def prompt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], PromptClock]:
+    """Gives the devices a clock that the machine cannot disturb."""
+
+    def make(threads: int) -> PromptClock:
+        clock = PromptClock(threads)
+        monkeypatch.setattr(emulated_device, "time", clock)
+        return clock
+
+    return make
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_lone_stream_gets_what_the_curve_says(make_device: Callable[..., EmulatedDevice]) -> None:
+def test_a_lone_stream_gets_what_the_curve_says(
+    make_device: Callable[..., EmulatedDevice], prompt: Callable[[int], PromptClock]
+) -> None:
+    clock = prompt(1)
     with make_device((1, 10.0 * MB), (2, 1.0 * MB)).stream() as stream:
-        assert_measures(lambda: [seconds(lambda: stream.transfer(3 * MB))], [0.3])
+        stream.transfer(3 * MB)
+    assert clock.monotonic() == pytest.approx(1000.3, abs=0.001)
 
 
-def test_many_small_transfers_take_as_long_as_a_large_one(make_device: Callable[..., EmulatedDevice]) -> None:
-    def small_ones() -> None:
-        with make_device().stream() as stream:
-            for _ in range(3000):
-                stream.transfer(1000)
+def test_many_small_transfers_take_as_long_as_a_large_one(
+    make_device: Callable[..., EmulatedDevice], prompt: Callable[[int], PromptClock]
+) -> None:
+    clock = prompt(1)
+    with make_device().stream() as stream:
+        for _ in range(3000):
+            stream.transfer(1000)
+    assert clock.monotonic() == pytest.approx(1000.3, abs=0.001)
 
-    assert_measures(lambda: [seconds(small_ones)], [0.3])
+
+def test_time_passes_as_a_device_says(make_device: Callable[..., EmulatedDevice]) -> None:
+    with make_device().stream() as stream:
+        assert seconds(lambda: stream.transfer(MB)) >= 0.099
 
 
-def test_streams_share_fairly_and_the_rest_goes_to_whom_stays(make_device: Callable[..., EmulatedDevice]) -> None:
-    device = make_device()
+def test_streams_share_fairly_and_the_rest_goes_to_whom_stays(
+    make_device: Callable[..., EmulatedDevice], prompt: Callable[[int], PromptClock]
+) -> None:
+    device, clock = make_device(), prompt(2)
+    together, ended = threading.Barrier(2), dict[int, float]()
 
-    def both() -> list[float]:
-        together, ended = threading.Barrier(3), {}
+    def run(size: int) -> None:
+        with device.stream() as stream:
+            stream.begin()
+            together.wait()
+            stream.transfer(size)
+            ended[size] = clock.monotonic() - 1000
+        clock.leave()
 
-        def run(size: int) -> None:
-            with device.stream() as stream:
-                together.wait()
-                stream.transfer(size)
-                ended[size] = time.monotonic()
-
-        threads = [threading.Thread(target=run, args=(size,)) for size in (2 * MB, 4 * MB)]
-        for thread in threads:
-            thread.start()
-        together.wait()
-        start = time.monotonic()
-        for thread in threads:
-            thread.join()
-        return [ended[2 * MB] - start, ended[4 * MB] - start]
-
+    threads = [threading.Thread(target=run, args=(size,)) for size in (2 * MB, 4 * MB)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     # At half the bandwidth each until the small one has its 2 MB; the other has as much left, and all of the device.
-    assert_measures(both, [0.4, 0.6])
+    assert ended == pytest.approx({2 * MB: 0.4, 4 * MB: 0.6}, abs=0.012)  # they look every 10 ms
 
 
 def test_a_stream_counts_while_it_transfers_and_shortly_after(make_device: Callable[..., EmulatedDevice]) -> None:
@@ -349,10 +395,14 @@ def test_a_failed_write_is_passed_on_and_not_charged(counted: CountingDevice, mo
     assert (counted.charged, counted.open_streams) == (0, 0)
 
 
-def test_a_saved_array_takes_its_time(make_device: Callable[..., EmulatedDevice], mount: Path) -> None:
+def test_a_saved_array_takes_its_time(
+    make_device: Callable[..., EmulatedDevice], mount: Path, prompt: Callable[[int], PromptClock]
+) -> None:
     device = make_device()
     install([device])
-    assert_measures(lambda: [seconds(lambda: np.save(mount / "x.npy", np.zeros(3 * MB, np.uint8)))], [0.3])
+    clock = prompt(1)
+    np.save(mount / "x.npy", np.zeros(3 * MB, np.uint8))
+    assert clock.monotonic() == pytest.approx(1000.3, abs=0.01)
     assert device.active_streams() == 0
 
 

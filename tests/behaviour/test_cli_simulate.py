@@ -258,12 +258,12 @@ def test_a_sweep_that_is_interrupted_shows_what_was_finished(simulate: Simulate)
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "nodes=1: 1 s\n"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (simulate.folder / "begun").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
-        shown, said = process.communicate(timeout=30)
+        shown, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "penstock: interrupted\n")
     assert re.search(r"1 +1 s", shown) and "failed" not in shown
     assert [point["settings"] for point in json.loads((simulate.folder / "sweep.json").read_text())] == [{"nodes": "1"}]
@@ -277,7 +277,7 @@ def test_the_processes_of_a_sweep_end_with_it_however_that_ends(simulate: Simula
     begun = simulate.folder / "begun"
     command = simulate.command("slow.py", "--sweep", "nodes=1,2")
     with subprocess.Popen(command, cwd=simulate.folder, env=simulate.environ, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not begun.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -308,12 +308,12 @@ def test_a_sweep_that_is_interrupted_leaves_nothing(simulate: Simulate, number: 
         text=True,
         start_new_session=True,
     ) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (simulate.folder / "begun").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         os.kill(process.pid, number)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == status, said
 
 

@@ -399,7 +399,7 @@ TOML = '[[resources.storage]]\nname = "fast"\nmount = "fast"\nbandwidth = 50\n'
 def test_data_movement_from_outside(script: Script, variable: str, toml: str, expected: str) -> None:
     (script.folder / "fast").mkdir()
     (script.folder / "penstock.toml").write_text(TOML + toml)
-    patience = "0.3" if expected == "a link" else "10"
+    patience = "0.3" if expected == "a link" else "60"
     done = script(PROGRAM, PENSTOCK_DATA_MOVEMENT=variable, PATIENCE=patience)
     assert done.stdout.strip() == expected
     assert (script.folder / "a").read_text() == "1" and not (script.folder / "a").is_symlink()

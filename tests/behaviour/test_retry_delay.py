@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def tried(folder: str) -> int:
     """Note an attempt and when it began; gives how many there were before."""
     before = len(list(Path(folder).iterdir()))
-    (Path(folder) / str(before)).write_text(repr(time.time()))
+    (Path(folder) / str(before)).write_text(repr(time.monotonic()))
     return before
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.behaviour.modes import Gate
 from tests.faults.programs import segments_in
+from tests.patience import eventually
 
 import penstock
 from penstock import barrier, task, wait_on
@@ -67,16 +68,11 @@ def produced(folder: Path) -> int:
     return len(os.listdir(folder))
 
 
-def settled(folder: Path) -> int:
-    """How many outputs there are when for a while no more came."""
-    while not produced(folder):
-        time.sleep(0.01)  # its worker is starting
-    count, since = produced(folder), time.monotonic()
-    while time.monotonic() - since < 0.3:
-        if produced(folder) != count:
-            count, since = produced(folder), time.monotonic()
-        time.sleep(0.01)
-    return count
+def after(folder: Path, count: int) -> int:
+    """How many outputs there are a while after there were so many."""
+    eventually(lambda: produced(folder) >= count)
+    time.sleep(0.2)  # time for a mistake
+    return produced(folder)
 
 
 @task(returns=..., ahead=4)
@@ -101,13 +97,13 @@ def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) ->
     with penstock.Runtime(cpus=2):
         stream = numbered(tmp_path, 50)
         # The fifth is made, and waits to be handed over.
-        assert settled(tmp_path) == 5
+        assert after(tmp_path, 5) == 5
         assert next(stream).result() == 0
-        assert settled(tmp_path) == 6
+        assert after(tmp_path, 6) == 6
         kept = [next(stream) for _ in range(3)]
-        assert settled(tmp_path) == 6  # taken, not used
+        assert after(tmp_path, 6) == 6  # taken, not used
         assert wait_on(kept) == [1, 2, 3]
-        assert settled(tmp_path) == 9
+        assert after(tmp_path, 9) == 9
         assert [future.result() for future in stream] == list(range(4, 50))
 
 
@@ -117,13 +113,13 @@ def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gat
         first, second = next(stream), next(stream)
         held = use_at(gate, first)
         del first
-        before = settled(tmp_path)
-        assert 5 <= before <= 10  # it may be let go a little further, while the program waits for what is there
+        # It may be let go a little further, while the program waits for what is there.
+        assert 5 <= after(tmp_path, 5) <= 10
         gate.open()
         assert held.result(timeout=60) == 0
         used = use(second)  # its future is kept; the task has read it all the same
         assert used.result(timeout=60) == 1
-        assert 6 <= settled(tmp_path) <= before + 6
+        assert 6 <= after(tmp_path, 6) <= 16
         assert wait_on([use(part) for part in stream]) == list(range(2, 50))
 
 
@@ -239,7 +235,7 @@ def test_a_retry_is_held_back_too(tmp_path: Path) -> None:
     with penstock.Runtime(cpus=2):
         stream = flaky(20)
         assert [next(stream).result() for _ in range(5)] == [0, 1, 2, 3, 4]
-        assert settled(folder) == 8  # two are handed over, one more waits
+        assert after(folder, 8) == 8  # two are handed over, one more waits
         assert [part.result() for part in stream] == list(range(5, 20))
 
 

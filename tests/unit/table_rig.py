@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.own_place import memory_dir
+from tests.patience import PATIENCE
 from tests.unit.table_rules import (
     DIRECTORY_RULE,
     FILE_RULE,
@@ -72,7 +73,7 @@ class Child:
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
 
-    def result(self, seconds: float = 20.0) -> int:
+    def result(self, seconds: float = PATIENCE) -> int:
         """Its exit status, or minus the signal that killed it."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

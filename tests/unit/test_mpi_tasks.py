@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
+import struct
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 import penstock
 from penstock import ConstraintError, constraint, mpi, task
+from penstock.executors import mpi_progress
 from penstock.executors.mpi_progress import Progress, Watched, counting
 from penstock.executors.mpi_runner import find_runner, short
 from penstock.executors.pools import Seat
@@ -142,7 +147,8 @@ class Communicator:
         return f"aborted with {errorcode}"
 
 
-def test_calls_that_wait_are_counted_and_seen_from_outside(tmp_path: Path) -> None:
+def test_calls_that_wait_are_counted_and_seen_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi_progress, "_TURN", 0.0)
     path = str(tmp_path / "counters")
     left: list[str] = []
     progress = Progress(path)
@@ -158,3 +164,21 @@ def test_calls_that_wait_are_counted_and_seen_from_outside(tmp_path: Path) -> No
     progress.close()
     watched.remove()
     assert watched.waits() == ("", 0.0)
+
+
+def test_a_rank_that_gets_no_processor_does_not_wait(tmp_path: Path) -> None:
+    (tmp_path / "counters").write_bytes(struct.pack("qq", 1, 2))
+    with subprocess.Popen(["sleep", "600"]) as asleep, subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
+        try:
+            for process in (asleep, busy):
+                watched = Watched(str(tmp_path / "counters"), process.pid)
+                assert watched.waits()[0] == "bcast"
+                eventually(lambda watched=watched: watched.waits()[1] > 0)  # type: ignore[misc]
+            asleep.send_signal(signal.SIGSTOP)
+            watched = Watched(str(tmp_path / "counters"), asleep.pid)
+            eventually(lambda: watched.waits() == ("bcast", 0.0))
+            asleep.send_signal(signal.SIGCONT)
+            eventually(lambda: watched.waits()[1] > 0)
+        finally:
+            asleep.kill()
+            busy.kill()

@@ -44,6 +44,9 @@ _MAKING = ("Dup", "Clone", "dup", "Split", "Split_type", "Create", "Create_group
 _COUNTERS = 16
 #: seldom used by programs
 _SIGNAL = signal.SIGRTMIN + 9
+#: seconds of a processor's time that a rank has spent in a call before it can be said to wait in vain
+_TURN = 0.3
+_TICKS = os.sysconf("SC_CLK_TCK")
 #: seconds in which a signal must have brought a stack
 _PATIENCE = 1.0
 #: packages whose frames come before the task's body
@@ -78,9 +81,15 @@ class Watched:
         self._pid = pid
         self._last = (0, 0)
         self._since = 0.0
+        #: seconds of a processor that it had used by then
+        self._used = 0.0
 
     def waits(self) -> tuple[str, float]:
-        """The method in which the rank has waited since the last look or longer, and for how long; else nothing."""
+        """The method in which the rank has waited since the last look or longer, and for how long; else nothing.
+
+        Libraries look for messages without a rest. A rank that is stopped, or that gets no processor on a machine with
+        much else to do, has not looked: it has waited for no time.
+        """
         try:
             with open(self._path, "rb") as file:
                 calls, method = memoryview(file.read(_COUNTERS)).cast("q")
@@ -88,7 +97,19 @@ class Watched:
             return "", 0.0
         if (calls, method) != self._last:
             self._last, self._since = (calls, method), time.monotonic()
-        return (_WAITING[method - 1], time.monotonic() - self._since) if method else ("", 0.0)
+            self._used = self._at_work()[1]
+        if not method:
+            return "", 0.0
+        state, used = self._at_work()
+        has_looked = state == "S" or used - self._used >= _TURN
+        return _WAITING[method - 1], time.monotonic() - self._since if has_looked else 0.0
+
+    def _at_work(self) -> tuple[str, float]:
+        """Its state, as the kernel calls it, and the seconds of a processor that it has used."""
+        with contextlib.suppress(OSError), open(f"/proc/{self._pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+            return fields[0].decode(), (int(fields[11]) + int(fields[12])) / _TICKS
+        return "", 0.0
 
     def stack(self) -> str:
         """The lines at which its main thread stands, as far as they are the task's."""

@@ -18,8 +18,8 @@ _GLANCE = 0.001
 _COMPUTING = 0.1
 #: that many are enough: a thread that was let go needs some time to get its turn
 _GLANCES = 4
-#: real seconds after which time passes whatever others do
-_PATIENCE = 0.1
+#: looks after which time passes whatever others do; not seconds, in which this process may not have had its turn
+_PATIENCE = 100
 
 #: what it looked like: whether anything was called since, and whether anybody began or ended a wait
 Sight = tuple[int, int]
@@ -60,13 +60,12 @@ class ProgramThreads:
 
     def settle_down(self) -> Sight:
         """Let other threads go on until they wait too, or do nothing that could be seen; the sight at that time."""
-        deadline = 0.0
-        quiet, sight = 0, self.sight()
+        quiet, looks, sight = 0, 0, self.sight()
         while any(True for _ in self._others()):
-            deadline = deadline or time.monotonic() + _PATIENCE
+            looks += 1
             quiet = quiet + 1 if self._is_quiet() and sight == self.sight() else 0
             sight = self.sight()
-            if quiet >= _GLANCES or time.monotonic() > deadline:
+            if quiet >= _GLANCES or looks >= _PATIENCE:
                 break
         return sight
 

@@ -93,6 +93,13 @@ def use_at(gate: Gate, number: Any) -> Any:
     return number
 
 
+@pytest.fixture
+def held_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is let go because the program does not say that it waits, however long that takes."""
+    monkeypatch.setattr("penstock.runtime.stream_sources._PATIENCE", 600.0)
+
+
+@pytest.mark.usefixtures("held_for_good")
 def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) -> None:
     with penstock.Runtime(cpus=2):
         stream = numbered(tmp_path, 50)
@@ -107,6 +114,7 @@ def test_a_producer_is_held_back_until_the_program_has_looked(tmp_path: Path) ->
         assert [future.result() for future in stream] == list(range(4, 50))
 
 
+@pytest.mark.usefixtures("held_for_good")
 def test_a_producer_is_held_back_until_tasks_have_read(tmp_path: Path, gate: Gate) -> None:
     with penstock.Runtime(cpus=2):
         stream = numbered(tmp_path, 50)
@@ -218,6 +226,7 @@ def test_no_deadlock_when_the_program_waits_in_a_way_of_its_own(tmp_path: Path) 
         assert sorted(used) == [0, 1]
 
 
+@pytest.mark.usefixtures("held_for_good")
 def test_a_retry_is_held_back_too(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     folder.mkdir()

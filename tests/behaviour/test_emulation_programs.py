@@ -60,7 +60,7 @@ class Device:
         script = SCRIPT.replace("{DO}", lines).replace("{DYING}", str(dying))
         arguments = [str(self.mount), str(self.state), str(count), json.dumps(curve)]
         done = subprocess.run(
-            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=25, check=False
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=50, check=False
         )
         assert done.returncode == 0 and not done.stderr, done.stderr
         return [(one, other) for one, other in json.loads(done.stdout)]

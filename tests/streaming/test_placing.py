@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ import pytest
 from tests.own_place import memory_dir
 
 from penstock.errors import ConfigError
+from penstock.streaming import drain as drain_module
 from penstock.streaming import placement
-from penstock.streaming.drain import Drain, deliver, punch
+from penstock.streaming.drain import Drain, punch
 from penstock.streaming.folders import RunFolders, lock_directory
 from penstock.streaming.placement import Placement, put_back, repair, true_root
 
@@ -197,7 +199,8 @@ def test_two_workflows_cannot_have_one_directory(work: Path) -> None:
 
 
 def test_a_delivered_file_has_content_rights_and_holes(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+    source = tmp_path / "from" / "a" / "b" / "file"
+    source.parent.mkdir(parents=True)
     with source.open("wb") as file:
         file.write(b"begin")
         file.seek(64 << 20)
@@ -205,12 +208,14 @@ def test_a_delivered_file_has_content_rights_and_holes(tmp_path: Path) -> None:
         file.truncate(100 << 20)
     source.chmod(0o751)
     os.utime(source, ns=(10**18, 10**18 + 7))
-    target = tmp_path / "a" / "b" / "target"
-    deliver(str(source), str(target))
+    target = tmp_path / "to" / "a" / "b" / "file"
+    drain = Drain(str(tmp_path / "from"), str(tmp_path / "to"), lambda name, size: None)
+    drain.submit("a/b/file")
+    drain.finish()
     about = target.stat()
     assert about.st_size == 100 << 20 and about.st_mode & 0o777 == 0o751 and about.st_mtime_ns == 10**18 + 7
     assert about.st_blocks * 512 < 8 << 20
-    assert target.read_bytes()[:5] == b"begin" and os.listdir(target.parent) == ["target"]
+    assert target.read_bytes()[:5] == b"begin" and os.listdir(target.parent) == ["file"]
 
 
 def test_a_delivery_that_fails_leaves_the_old_file_and_is_reported(tmp_path: Path) -> None:
@@ -240,6 +245,58 @@ def test_what_was_removed_after_its_delivery_goes_from_its_place(tmp_path: Path)
     (source / "gone").unlink()
     drain.finish()
     assert os.listdir(target) == ["stays"]
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_no_file_has_its_name_before_it_is_on_the_disk(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    for folder in (source / "a", source / "b", target):
+        folder.mkdir(parents=True)
+    names = [f"{'ab'[number % 2]}/{number}" for number in range(count)]
+    for name in names:
+        (source / name).write_text(name)
+    happened: list[str] = []
+
+    class Noting:
+        def syncfs(self, descriptor: int) -> int:
+            happened.append("sync all")
+            return 0
+
+    def fsync(descriptor: int) -> None:
+        happened.append("sync folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
+
+    def rename(old: str, new: str) -> None:
+        happened.append("name")
+        os.replace(old, new)
+
+    monkeypatch.setattr(drain_module, "_libc", Noting())
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    drain = Drain(str(source), str(target), lambda name, size: happened.append("told"))
+    drain._waiting = dict.fromkeys(names)  # together, as they come when the thread is busy
+    drain._thread.submit(drain._carry)
+    drain.finish()
+    syncs = ["sync file"] * count if count < 9 else ["sync all"]
+    # Both folders are new, so that which they are in has new entries too.
+    assert happened == [*syncs, *["name"] * count, *["sync folder"] * 3, *["told"] * count]
+    assert sorted(str(path.relative_to(target)) for path in target.rglob("*/*")) == sorted(names)
+
+
+def test_files_that_cannot_be_synced_do_not_get_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    (tmp_path / "from" / "x").write_text("x")
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    drain = Drain(str(tmp_path / "from"), str(tmp_path / "to"), lambda name, size: None)
+    drain.submit("x")
+    drain.finish()
+    assert drain.failures == {"x": "Input/output error"} and os.listdir(tmp_path / "to") == []
 
 
 def test_punching_gives_room_back_and_keeps_the_rest() -> None:

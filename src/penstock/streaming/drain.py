@@ -1,7 +1,12 @@
 """Files on their way out of a workflow: permanent ones are brought to their real place, temporary ones removed.
 
-Copies are made by one thread, in the order in which files are committed, while the steps go on. A file appears in its
-place by rename, complete and on the disk. What could not be delivered is kept in memory's folder and reported.
+Copies are made by one thread while the steps go on, and all that wait at one time go together:
+
+    copy each under another name ▶ sync them all ▶ rename each to its place ▶ sync the folders
+
+So a name never stands for less than the whole file, also after a loss of power at any moment: what has its name then is
+complete on the disk, what has not is missing, or is what it was before. When ``finish`` has returned, everything has
+its name, on the disk too. What could not be delivered is kept in memory's folder and reported.
 """
 
 from __future__ import annotations
@@ -12,74 +17,144 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
-__all__ = ["Drain", "deliver", "punch", "remove_files"]
+from penstock.streaming.changes import is_removal_mark
+from penstock.streaming.file_copy import copy_file
 
-_CHUNK = 8 << 20
+__all__ = ["Drain", "punch", "remove_files"]
+
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _PAGE = 4096
+#: files that are synced one by one; if there are more, all of their file system is, with whatever others have written
+_FEW = 8
+#: files that go together: what is not synced is not yet safe
+_MOST = 1000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 #: what a delivered file was like, to notice that it has changed since
 _Stamp = tuple[int, int, int]
 
 
-class Drain:
-    """Delivers files from one tree to another, in the background."""
+class _Copy(NamedTuple):
+    """A file that is complete in its file system and has not got its name."""
 
-    def __init__(self, source: str, target: str, delivered: Callable[[str, int], None]) -> None:
-        self._source, self._target = source, target
+    name: str
+    stamp: _Stamp
+    path: str
+
+
+class Drain:
+    """Delivers files from one tree to another, in the background.
+
+    Copies that have not got their names lie in ``staging``, or beside their place if that is empty.
+    """
+
+    def __init__(self, source: str, target: str, delivered: Callable[[str, int], None], staging: str = "") -> None:
+        self._source, self._target, self._staging = source, target, staging
         self._delivered = delivered
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-drain")
-        self._waiting: dict[str, Future[None]] = {}
+        self._waiting: dict[str, None] = {}
         self._stamps: dict[str, _Stamp] = {}
         self._lock = threading.Lock()
         #: what could not be delivered, and why
         self.failures: dict[str, str] = {}
 
-    @property
-    def pending(self) -> int:
-        """How many files wait for their turn."""
-        with self._lock:
-            return len(self._waiting)
-
     def submit(self, name: str) -> None:
         """Deliver a file soon; one that is waiting already is delivered once."""
         with self._lock:
-            if name not in self._waiting:
-                self._waiting[name] = self._thread.submit(self._carry, name)
+            if not self._waiting:
+                self._thread.submit(self._carry)
+            self._waiting[name] = None
 
-    def _carry(self, name: str) -> None:
+    def _carry(self) -> None:
+        """Deliver all that wait."""
         with self._lock:
-            self._waiting.pop(name, None)
-        source = os.path.join(self._source, name)
-        if self._is_reached_by_link(name):
-            return  # it is delivered under its own name, and the link as a link
+            names = list(self._waiting)
+            self._waiting.clear()
+        for first in range(0, len(names), _MOST):
+            self._carry_together(names[first : first + _MOST])
+
+    def _carry_together(self, names: list[str]) -> None:
+        folders: set[str] = set()
+        copies = [copy for name in names if (copy := self._copied(name, folders)) is not None]
         try:
-            before = _stamp(source)
-            if before is None or before == self._stamps.get(name):
-                return
-            deliver(source, os.path.join(self._target, name))
-            self._stamps[name] = before
-            self.failures.pop(name, None)
-            self._delivered(name, before[0])
+            _sync(copies)
         except OSError as error:
-            if os.path.lexists(source):  # else it was removed or renamed meanwhile
-                self.failures[name] = error.strerror or str(error)
+            for copy in copies:
+                self._failed(copy.name, error)
+                with contextlib.suppress(OSError):
+                    os.unlink(copy.path)
+            return
+        for copy in copies:
+            self._name(copy)
+        for folder in folders:
+            _sync_folder(folder)
+        for copy in copies:
+            if self._stamps.get(copy.name) == copy.stamp:
+                self._delivered(copy.name, copy.stamp[0])
+
+    def _copied(self, name: str, folders: set[str]) -> _Copy | None:
+        """A copy under another name; None if there is nothing to copy. Adds the folders that get new entries."""
+        if self._is_reached_by_link(name):
+            return None  # it is delivered under its own name, and the link as a link
+        source, target = os.path.join(self._source, name), os.path.join(self._target, name)
+        beside = os.path.join(self._staging or os.path.dirname(target), f".penstock-{os.urandom(6).hex()}")
+        try:
+            stamp = _stamp(source)
+            if stamp is None or stamp == self._stamps.get(name):
+                return None
+            _make_parents(os.path.dirname(source), os.path.dirname(target), folders)
+            about = os.lstat(source)
+            if stat.S_ISLNK(about.st_mode):
+                os.symlink(os.readlink(source), beside)
+            elif stat.S_ISREG(about.st_mode):
+                copy_file(source, beside, about)
+            else:
+                return None  # a pipe or socket means something only while its makers run
+        except OSError as error:
+            self._failed(name, error)
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            return None
+        folders.add(os.path.dirname(target))
+        return _Copy(name, stamp, beside)
+
+    def _name(self, copy: _Copy) -> None:
+        target = os.path.join(self._target, copy.name)
+        try:
+            os.rename(copy.path, target)
+        except OSError as error:
+            self._failed(copy.name, error)
+            with contextlib.suppress(OSError):
+                os.unlink(copy.path)
+            return
+        self._stamps[copy.name] = copy.stamp
+        self.failures.pop(copy.name, None)
+        if self._is_gone(copy.name):  # removed meanwhile; through an overlay it would be seen again
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+
+    def _failed(self, name: str, error: OSError) -> None:
+        if not self._is_gone(name):  # else it was removed or renamed meanwhile
+            self.failures[name] = error.strerror or str(error)
+
+    def _is_gone(self, name: str) -> bool:
+        return _stamp(os.path.join(self._source, name)) is None
 
     def finish(self) -> None:
         """Return when all is delivered. What was delivered and was removed or renamed since goes from its place too."""
         self._thread.shutdown(wait=True)
         for name in self._stamps:
-            if not os.path.lexists(os.path.join(self._source, name)):
+            if self._is_gone(name):
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self._target, name))
                     self._leave_no_folders(os.path.dirname(name))
 
     def _leave_no_folders(self, folder: str) -> None:
         """Remove folders that were made for a file and that the workflow has removed or renamed since."""
-        while folder and not os.path.lexists(os.path.join(self._source, folder)):
+        while folder and self._is_gone(folder):
             os.rmdir(os.path.join(self._target, folder))
             folder = os.path.dirname(folder)
 
@@ -95,86 +170,49 @@ class Drain:
 def _stamp(path: str) -> _Stamp | None:
     try:
         about = os.lstat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return about.st_size, about.st_mtime_ns, about.st_ino
+    return None if is_removal_mark(about) else (about.st_size, about.st_mtime_ns, about.st_ino)
 
 
-def deliver(source: str, target: str) -> None:
-    """Copy a file, link or directory so that it appears whole, and stays after a loss of power."""
-    _make_parents(os.path.dirname(source), os.path.dirname(target))
-    about = os.lstat(source)
-    if stat.S_ISDIR(about.st_mode):
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(target, about.st_mode & 0o7777)
-        return
-    beside = os.path.join(os.path.dirname(target), f".penstock-{os.urandom(6).hex()}")
-    try:
-        if stat.S_ISLNK(about.st_mode):
-            os.symlink(os.readlink(source), beside)
-        elif stat.S_ISREG(about.st_mode):
-            _copy(source, beside, about)
-        else:
-            return  # a pipe or socket means something only while its makers run
-        os.rename(beside, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
-    _sync_folder(os.path.dirname(target))
-
-
-def _make_parents(source: str, target: str) -> None:
-    """The folders of a target, with the permissions of those of its source."""
+def _make_parents(source: str, target: str, folders: set[str]) -> None:
+    """The folders of a target, with the permissions of those of its source; adds those that get new entries."""
     if os.path.isdir(target):
         return
-    _make_parents(os.path.dirname(source), os.path.dirname(target))
+    _make_parents(os.path.dirname(source), os.path.dirname(target), folders)
     with contextlib.suppress(FileExistsError):
         os.mkdir(target, os.stat(source).st_mode & 0o7777 | 0o300)
+        folders.add(os.path.dirname(target))
 
 
-def _copy(source: str, target: str, about: os.stat_result) -> None:
-    reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+def _sync(copies: list[_Copy]) -> None:
+    """Return when the copies are on the disk."""
+    if len(copies) <= _FEW:
+        for copy in copies:
+            if not os.path.islink(copy.path):
+                _sync_one(copy.path, os.fsync)
+    else:
+        for path in {os.lstat(copy.path).st_dev: copy.path for copy in copies}.values():
+            _sync_one(os.path.dirname(path), _sync_file_system)
+
+
+def _sync_one(path: str, sync: Callable[[int], None]) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            size = os.fstat(reading).st_size
-            _copy_data(reading, writing, size)
-            os.ftruncate(writing, size)  # a hole at the end
-            os.fchmod(writing, about.st_mode & 0o7777)
-            os.utime(writing, ns=(about.st_atime_ns, about.st_mtime_ns))
-            os.fsync(writing)
-        finally:
-            os.close(writing)
+        sync(descriptor)
     finally:
-        os.close(reading)
+        os.close(descriptor)
 
 
-def _copy_data(reading: int, writing: int, size: int) -> None:
-    """Copy what is data; holes stay holes."""
-    at = 0
-    while at < size:
-        try:
-            start = os.lseek(reading, at, os.SEEK_DATA)
-        except OSError:
-            return  # only a hole is left
-        end = os.lseek(reading, start, os.SEEK_HOLE)
-        os.lseek(writing, start, os.SEEK_SET)
-        while start < end:
-            copied = os.sendfile(writing, reading, start, min(_CHUNK, end - start))
-            if copied == 0:
-                return  # it became shorter meanwhile; it is delivered again at the end
-            start += copied
-        at = end
+def _sync_file_system(descriptor: int) -> None:
+    if _libc.syncfs(descriptor):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _sync_folder(path: str) -> None:
     with contextlib.suppress(OSError):  # some file systems cannot, and need not
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_one(path, os.fsync)
 
 
 def punch(path: str, end: int) -> int:

@@ -44,6 +44,8 @@ class Flow:
         self.write("consumer.py", CONSUMER)
         self.environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
         self.environment.pop("CAPIO_DIR", None)
+        #: what Penstock is started by
+        self.prefix: tuple[str, ...] = ()
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -59,7 +61,7 @@ class Flow:
         self.write(name, text.replace("PYTHON", sys.executable))
 
     def start(self, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "penstock.cli", "stream", *arguments]
+        command = [*self.prefix, sys.executable, "-m", "penstock.cli", "stream", *arguments]
         return subprocess.Popen(
             command,
             cwd=folder or self.folder,
@@ -68,6 +70,10 @@ class Flow:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def seen_by(self, process: subprocess.Popen[str]) -> Path:
+        """The folder as a running Penstock and its programs see it."""
+        return Path(f"/proc/{process.pid}/root{self.folder}")
 
     def run(self, *arguments: str, file: str = "flow.toml") -> Ended:
         """``penstock stream run`` to its end."""

@@ -61,6 +61,7 @@ def test_inputs_are_seen_and_new_files_vanish(work: Path, folders: RunFolders) -
     assert (work / "sub" / "more.txt").read_text() == "more"
     assert (work / "link").read_text() == "input"
     assert sorted(os.listdir(work)) == ["input.txt", "kept", "link", "old.out", "sub"]
+    assert not (work / "input.txt").is_symlink() and os.readlink(work / "link") == "input.txt"
     (work / "new.txt").write_text("new")
     (work / "sub" / "deep" / "new.txt").write_text("new")
     placed.end()

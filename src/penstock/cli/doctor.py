@@ -53,7 +53,7 @@ def doctor(
 
 
 def _all_checks() -> Iterator[Check]:
-    local = (_python, _settings, _machine, _shared_memory, _temporary, _storage, _leftovers)
+    local = (_python, _settings, _machine, _shared_memory, _in_memory, _temporary, _storage, _leftovers)
     for look in (*local, _sockets, _open_files, _extras, _mpi, _round_trip):
         yield from _guarded(look)
 
@@ -142,6 +142,27 @@ def _shared_memory() -> Iterator[Check]:
         yield Check("!", subject, finding, advice)
     else:
         yield Check("✓", subject, finding)
+
+
+def _in_memory() -> Iterator[Check]:
+    """How programs would see this directory if it were streamed in memory."""
+    from penstock.errors import ConfigError
+    from penstock.runtime.config import load_config
+    from penstock.runtime.directories import SHARED_MEMORY
+    from penstock.streaming.private_view import reason_against
+
+    memory = SHARED_MEMORY
+    with contextlib.suppress(ConfigError):  # reported with the settings
+        memory = load_config({}).config.memory_dir or memory
+    if not os.path.isdir(memory) or _cannot_write(memory):
+        return  # reported with shared memory
+    folder = os.path.realpath(os.getcwd())
+    what = f"`stream run --memory` in {folder}"
+    reason = reason_against(folder, memory)
+    if not reason:
+        yield Check("✓", "in memory", f"{what}: files in memory over it, mounted for its programs")
+    else:
+        yield Check("!", "in memory", f"{what}: a link to copies in memory, as nothing can be mounted over it", reason)
 
 
 def _cannot_write(folder: str) -> str | None:

@@ -12,6 +12,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.streaming.control import Began, Begin, Connection, End, connect
 from penstock.streaming.folders import Identity, living_servers
 from penstock.streaming.language.model import Step
+from penstock.streaming.mounts import join_mounts
 from penstock.streaming.placement import true_root
 from penstock.streaming.processes import die_with_parent
 from penstock.streaming.programs import examine
@@ -68,6 +69,8 @@ def _run(identity: Identity, label: str, command: list[str]) -> int:
         folder = _folder(identity)
         began = connection.ask(_begin(label, command[0], folder or os.getcwd()))
         assert isinstance(began, Began)
+        if began.own_mounts:
+            _join(identity)
         step = Step(label.partition(":")[0])
         environment = step_environment(step, label, began.root, began.environment)
         try:
@@ -80,6 +83,15 @@ def _run(identity: Identity, label: str, command: list[str]) -> int:
         return exit_status(status)
     finally:
         connection.close()
+
+
+def _join(identity: Identity) -> None:
+    """See the directory as the other programs do; this process and the program it starts."""
+    try:
+        join_mounts(identity.pid)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(f"cannot see the files of {identity.name} that are in memory: {why}") from None
 
 
 def _begin(label: str, program: str, folder: str) -> Begin:

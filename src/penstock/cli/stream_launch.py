@@ -74,7 +74,8 @@ def launch_run(request: Request, *, batch: bool, output: str | None, progress: b
         if batch:
             return asyncio.run(_run_batch(workflow, root, output, guard))
         _repeat_warnings(workflow)
-        return asyncio.run(_run(workflow, root, request, output, progress, guard))
+        settings = _settings(workflow, root, request)
+        return asyncio.run(_run(workflow, root, request, settings, output, progress, guard))
 
     return _guarded(run)
 
@@ -84,7 +85,7 @@ def launch_serve(request: Request) -> int:
 
     def run(guard: Guard) -> int:
         workflow, root = _read(request)
-        return asyncio.run(_serve(workflow, root, request, guard))
+        return asyncio.run(_serve(workflow, root, request, _settings(workflow, root, request), guard))
 
     return _guarded(run)
 
@@ -126,15 +127,22 @@ def _repeat_warnings(workflow: Workflow) -> None:
             print(f"penstock: {workflow.name}: {remark.message}", file=sys.stderr)
 
 
-def _settings(workflow: Workflow, request: Request) -> Settings:
+def _settings(workflow: Workflow, root: str, request: Request) -> Settings:
+    """How it is to be streamed. Gives this process mounts of its own, where they help: before it has other threads."""
     from penstock.streaming.hosting import Settings
+    from penstock.streaming.mounts import have_own_mounts
+    from penstock.streaming.placement import true_root
+    from penstock.streaming.private_view import reason_against
 
     memory = workflow.form == "json" if request.memory is None else request.memory
     limit = parse_size(request.limit) if request.limit is not None else workflow.limit or 0
     stall = parse_duration(request.stall)
     place, capacity = _memory(files=memory)
     nodes = _node_settings(request.among)
-    return Settings(memory, request.strict, limit, stall, memory_at=place, capacity=capacity, nodes=nodes)
+    own_mounts = memory and not reason_against(true_root(root), place)
+    if own_mounts:
+        have_own_mounts()
+    return Settings(memory, request.strict, own_mounts, limit, stall, place, capacity, nodes)
 
 
 def _memory(*, files: bool) -> tuple[str, int | None]:
@@ -208,7 +216,13 @@ def _heed_signals(hosting: Hosting, received: list[int]) -> None:
 
 
 async def _run(
-    workflow: Workflow, root: str, request: Request, output: str | None, progress: bool | None, guard: Guard
+    workflow: Workflow,
+    root: str,
+    request: Request,
+    settings: Settings,
+    output: str | None,
+    progress: bool | None,
+    guard: Guard,
 ) -> int:
     from penstock.cli.stream_log import StreamLog
     from penstock.cli.stream_view import View
@@ -221,7 +235,7 @@ async def _run(
     view = View(workflow, output, progress)
     log = StreamLog(workflow, request.log, view.tell)
     try:
-        hosting = Hosting(workflow, root, _settings(workflow, request), log.tell)
+        hosting = Hosting(workflow, root, settings, log.tell)
         _heed_signals(hosting, received)
         async with hosting:
             with view.following(hosting):
@@ -275,7 +289,7 @@ async def _run_batch(workflow: Workflow, root: str, output: str | None, guard: G
     return _conclude(workflow, exit_status(failed.status or 0) if failed else 0, message, received, None)
 
 
-async def _serve(workflow: Workflow, root: str, request: Request, guard: Guard) -> int:
+async def _serve(workflow: Workflow, root: str, request: Request, settings: Settings, guard: Guard) -> int:
     from penstock.cli.stream_log import StreamLog
     from penstock.cli.stream_view import View
     from penstock.streaming.hosting import Hosting
@@ -284,7 +298,7 @@ async def _serve(workflow: Workflow, root: str, request: Request, guard: Guard) 
     view = View(workflow, None, False)
     log = StreamLog(workflow, request.log, view.tell)
     try:
-        hosting = Hosting(workflow, root, _settings(workflow, request), log.tell)
+        hosting = Hosting(workflow, root, settings, log.tell)
         _heed_signals(hosting, received)
         async with hosting:
             guard.mind(hosting.root)

@@ -40,12 +40,14 @@ class View:
         self._width = min(
             16, max(map(len, names), default=0) + (2 if any(s.instances > 1 for s in workflow.steps) else 0)
         )
-        self._folder = output
+        self._folder: int | None = None
         self._files: dict[str, IO[bytes]] = {}
         self._sums_up = progress is not False
         self._live = can_draw(sys.stderr) if progress is None else progress and can_draw(sys.stderr)
         if output is not None:
             os.makedirs(output, exist_ok=True)
+            # Opened now: later the name may lead into memory, where these files would vanish.
+            self._folder = os.open(output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def tell(self, happening: Happening) -> None:
         """Show what a user has to know."""
@@ -53,12 +55,15 @@ class View:
             sys.stderr.write(f"penstock: {happening.message}\n")
             sys.stderr.flush()
 
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(name, flags, 0o666, dir_fd=self._folder)
+
     def relay(self, label: str, number: int, text: bytes) -> None:
         """Pass on what a step has printed: whole lines, to a file or with its name in front."""
         if self._folder is not None:
             name = f"{label.replace('/', '_')}.{'out' if number == 1 else 'err'}"
             if name not in self._files:
-                self._files[name] = open(os.path.join(self._folder, name), "wb", buffering=0)  # noqa: SIM115
+                self._files[name] = open(name, "wb", buffering=0, opener=self._open)  # noqa: SIM115
             self._files[name].write(text)
             return
         stream = sys.stdout if number == 1 else sys.stderr
@@ -81,6 +86,9 @@ class View:
         for file in self._files.values():
             file.close()
         self._files.clear()
+        if self._folder is not None:
+            os.close(self._folder)
+            self._folder = None
 
     @contextlib.contextmanager
     def following(self, hosting: Hosting) -> Iterator[None]:

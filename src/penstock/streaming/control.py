@@ -52,6 +52,8 @@ class Began(msgspec.Struct, tag="began"):
 
     root: str
     environment: dict[str, str]
+    #: it has to see what the server has mounted
+    own_mounts: bool = False
 
 
 class Done(msgspec.Struct, tag="done"):
@@ -88,14 +90,12 @@ class Control:
         server: Server,
         status: Callable[[], Status],
         stop: Callable[[], None],
-        root: str,
-        environment: dict[str, str],
+        began: Began,
     ) -> None:
         self._server = server
         self._status = status
         self._stop = stop
-        self._root = root
-        self._environment = environment
+        self._began = began
         self._listening: asyncio.Server | None = None
         self._closed = False
         self._connections: set[asyncio.StreamWriter] = set()
@@ -141,10 +141,10 @@ class Control:
             case GetStatus():
                 return _Report(self._status())
             case Begin(label, places, objection):
-                if objection and not is_made(self._server.rules, label.partition(":")[0], places, self._root):
+                if objection and not is_made(self._server.rules, label.partition(":")[0], places, self._began.root):
                     return Refused(objection)
                 commands.begin(label)
-                return Began(self._root, self._environment)
+                return self._began
             case End(status):
                 commands.end(status)
             case Stop():

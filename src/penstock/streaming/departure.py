@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Protocol
 
+from penstock.streaming.changes import Changes, is_unchanged
 from penstock.streaming.drain import Drain, punch, remove_files
 from penstock.streaming.happenings import FileDelivered, Tell
 from penstock.streaming.language.model import Workflow
@@ -17,7 +19,7 @@ from penstock.streaming.server import Server
 from penstock.streaming.table import Flag
 from penstock.units import format_size
 
-__all__ = ["Departure"]
+__all__ = ["Departure", "InMemory"]
 
 #: bytes that are worth a system call
 _WORTH_PUNCHING = 1 << 20
@@ -25,20 +27,37 @@ _WORTH_PUNCHING = 1 << 20
 _NEARLY_FULL = 0.9
 
 
+class InMemory(Protocol):
+    """A workflow's directory in memory: ``PrivateView`` or ``Placement``."""
+
+    #: the directory as its programs see it; where of it lies what they made; where the user's own is
+    files: str
+    source: str
+    home: str
+    #: where copies lie that have not got their names, or empty
+    staging: str
+
+    def changes(self) -> Changes:
+        """What programs have done to the user's directory."""
+
+
 class Departure:
-    """Files on their way out. ``aside`` is the user's directory while the workflow lives in memory, or empty."""
+    """Files on their way out. ``placed`` is where they are in memory, None if they are in place."""
 
     def __init__(
-        self, workflow: Workflow, files: str, aside: str, rescue: str, capacity: int | None, tell: Tell
+        self, workflow: Workflow, root: str, placed: InMemory | None, rescue: str, capacity: int | None, tell: Tell
     ) -> None:
         self._rules = Rules(workflow)
-        self._files, self._aside, self._rescue = files, aside, rescue
-        self._tell = tell
-        self._drain = Drain(files, aside, lambda name, size: tell(FileDelivered(name, size))) if aside else None
+        self._files = placed.files if placed else root
+        self._placed, self._rescue = placed, rescue
+        self._drain: Drain | None = None
         self._server: Server | None = None
         self._warned = False
-        self._used_before, free = _used_and_free(os.path.dirname(files))
-        self._capacity = free if capacity is None else min(capacity, free)
+        if placed:
+            told = lambda name, size: tell(FileDelivered(name, size))  # noqa: E731
+            self._drain = Drain(placed.source, placed.home, told, placed.staging)
+            self._used_before, free = _used_and_free(os.path.dirname(placed.source))
+            self._capacity = free if capacity is None else min(capacity, free)
 
     def attach(self, server: Server) -> None:
         """Hear of commits from now on."""
@@ -70,9 +89,9 @@ class Departure:
 
     def mind_memory(self) -> None:
         """Say so once when memory gets short."""
-        if not self._aside or self._warned or self._server is None:
+        if not self._placed or self._warned or self._server is None:
             return
-        used, free = _used_and_free(self._files)
+        used, free = _used_and_free(self._placed.source)
         if used - self._used_before < _NEARLY_FULL * self._capacity and free:
             return
         self._used_before = used  # others fill it too: look again when as much has come on top
@@ -87,46 +106,50 @@ class Departure:
 
     def finish(self) -> None:
         """The programs are over."""
-        if self._drain is not None:
-            for name in self._kept():
+        if self._drain is not None and self._placed is not None:
+            changes = self._placed.changes()
+            # First: a directory may have come where a file was, or a file where a directory was.
+            remove_files(self._placed.home, [name for name in changes.removed if self._is_minded(name)])
+            for name in self._kept(changes.written):
                 self._drain.submit(name)
             self._drain.finish()
             self._report()
         else:
             self._remove_temporary()
 
-    def _kept(self) -> Iterator[str]:
+    def _is_minded(self, name: str) -> bool:
+        """Whether what programs do to something that existed is to last: not so with a temporary output."""
+        found = self._rules.file(name)
+        return self._rules.excluded(name) or found.permanent or not found.producers
+
+    def _kept(self, written: list[str]) -> Iterator[str]:
         """Files in memory that have to be in the user's directory: permanent and final, or none of our business."""
-        assert self._server is not None
+        assert self._server is not None and self._placed is not None
         left = []
-        for folder, folders, names in os.walk(self._files):
-            base = os.path.relpath(folder, self._files)
-            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-            for name in [*names, *links]:
-                name = name if base == "." else f"{base}/{name}"
-                if os.path.islink(path := os.path.join(self._files, name)) and os.readlink(path).startswith(
-                    self._aside
-                ):
-                    continue  # it was there before
-                if self._rules.excluded(name):
+        for name in written:
+            here, home = os.path.join(self._placed.source, name), os.path.join(self._placed.home, name)
+            slot = self._server.table.lookup(name)
+            info = None if slot is None else self._server.table.info(slot)
+            is_born = info is not None and info.flags & Flag.BORN
+            if self._rules.excluded(name):
+                yield name
+            elif not is_born and is_unchanged(here, home):
+                continue
+            elif self._rules.file(name).permanent or (os.path.lexists(home) and self._is_minded(name)):
+                if info is not None and info.flags & Flag.REMOTE:
+                    continue
+                if not is_born or (info is not None and info.flags & Flag.COMMITTED):
                     yield name
-                elif self._rules.file(name).permanent:
-                    slot = self._server.table.lookup(name)
-                    info = None if slot is None else self._server.table.info(slot)
-                    if info is not None and info.flags & Flag.REMOTE:
-                        continue
-                    if info is None or info.flags & Flag.COMMITTED or not info.flags & Flag.BORN:
-                        yield name
-                    else:
-                        left.append(name)
+                else:
+                    left.append(name)
         if left:
             self._server.warn(f"not brought home, as they were not finished: {', '.join(sorted(left)[:20])}")
 
     def _report(self) -> None:
         """Tell what could not be delivered, and keep it where it can be: in memory, under a name of its own."""
-        assert self._drain is not None and self._server is not None
+        assert self._drain is not None and self._server is not None and self._placed is not None
         for name, problem in self._drain.failures.items():
-            source, target = os.path.join(self._files, name), os.path.join(self._rescue, name)
+            source, target = os.path.join(self._placed.source, name), os.path.join(self._rescue, name)
             if not os.path.lexists(source):
                 continue
             os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)

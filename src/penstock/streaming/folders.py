@@ -2,10 +2,10 @@
 
     RUNTIME/penstock-UID/stream-NAME-PID-ID/    server.json (who, where), copies (of other nodes' files)
     RUNTIME/penstock-UID/lock-HASH          held by whoever streams through a directory; the kernel lets go of it
-    MEMORY/penstock-UID-PID-ID/             table, control.sock, and files/ where the workflow lives in memory
+    MEMORY/penstock-UID-PID-ID/             table, control.sock, and upper/ or files/ where the workflow lives in memory
 
-A folder whose process is gone is remains: the next start removes it, and puts back a directory that stood aside, or
-removes the copies that are in it.
+A folder whose process is gone is remains: the next start removes it and what was staged for delivery, and puts back a
+directory that stood aside, or removes the copies that are in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.streaming.processes import is_alive, started_at
 
-__all__ = ["Identity", "RunFolders", "living_servers", "lock_directory", "remove_remains"]
+__all__ = ["Identity", "RunFolders", "living_servers", "lock_directory", "remove_remains", "remove_tree"]
 
 _STATE_FILE = "server.json"
 
@@ -42,6 +42,8 @@ class Identity(msgspec.Struct, frozen=True):
     memory: str
     #: where the user's own directory stands while the workflow's is in memory; empty in place
     aside: str = ""
+    #: the folder in the user's directory where files are written that will be permanent, while programs cannot see it
+    staging: str = ""
     source: str = ""
     #: the folder this was read from
     folder: str = ""
@@ -96,9 +98,9 @@ class RunFolders:
         self.write()
         os.makedirs(self.memory, mode=0o700)
 
-    def write(self, aside: str = "") -> None:
-        """Say who this is; before a directory is put aside, so that somebody else can put it back."""
-        self.identity = msgspec.structs.replace(self.identity, aside=aside)
+    def write(self, aside: str = "", staging: str = "") -> None:
+        """Say who this is; before a directory is put aside or gets a new folder, so that somebody else can undo it."""
+        self.identity = msgspec.structs.replace(self.identity, aside=aside, staging=staging)
         path = os.path.join(self.folder, _STATE_FILE)
         with open(path + ".new", "wb") as file:
             file.write(msgspec.json.encode(self.identity))
@@ -113,8 +115,15 @@ class RunFolders:
 
     def remove(self) -> None:
         """Leave nothing, except a rescue folder."""
-        shutil.rmtree(self.memory, ignore_errors=True)
+        remove_tree(self.memory)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_tree(memory: str) -> None:
+    """Remove a folder in memory; the kernel has made one in it that nobody may look into, for an overlay."""
+    with contextlib.suppress(OSError):
+        os.chmod(os.path.join(memory, "work", "work"), 0o700)
+    shutil.rmtree(memory, ignore_errors=True)
 
 
 def _recorded() -> Iterator[Identity]:
@@ -147,7 +156,9 @@ def remove_remains(memory_parent: str = "") -> list[Identity]:
         if (one.aside and os.path.lexists(one.aside)) or os.path.lexists(one.copies):
             waiting.append(one)
             continue
-        shutil.rmtree(one.memory, ignore_errors=True)
+        remove_tree(one.memory)
+        if one.staging:
+            shutil.rmtree(one.staging, ignore_errors=True)
         shutil.rmtree(one.folder, ignore_errors=True)
     if memory_parent:
         _sweep_memory(memory_parent, {one.memory for one in waiting})
@@ -162,7 +173,7 @@ def _sweep_memory(memory_parent: str, spared: set[str]) -> None:
         ours = re.fullmatch(rf"penstock-{os.getuid()}-(\d+)-[0-9a-f]{{8}}", name)
         path = os.path.join(memory_parent, name)
         if ours and path not in spared and not started_at(int(ours[1])) and os.path.exists(f"{path}/table"):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.errors import ConfigError
-from penstock.streaming.control import Control
+from penstock.streaming.control import Began, Control
 from penstock.streaming.copies import CopyList
 from penstock.streaming.departure import Departure
 from penstock.streaming.flow import FlowNotes
@@ -27,12 +27,14 @@ from penstock.streaming.nodes.federation import Federation
 from penstock.streaming.nodes.peers import NodeSettings
 from penstock.streaming.nodes.replicas import Replicas
 from penstock.streaming.placement import Placement, repair, true_root
+from penstock.streaming.private_view import PrivateView
 from penstock.streaming.rules.blob import compiled
 from penstock.streaming.rules.coverage import Rules
 from penstock.streaming.server import Server
 from penstock.streaming.status import Status, how_it_stands
 from penstock.streaming.table import Table, interposer_path
 from penstock.streaming.watchdog import Watchdog
+from penstock.units import format_size
 
 __all__ = ["Hosting", "Settings"]
 
@@ -47,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True):
     memory: bool = False
     #: broken promises end it
     strict: bool = False
+    #: this process has mounts of its own, so that its programs can have a view of their own of the directory
+    own_mounts: bool = False
     #: bytes that a writer of a temporary file may be ahead of its readers; 0 is without limit
     limit: int = 0
     #: seconds after which somebody who waits is reported
@@ -154,11 +158,16 @@ class Hosting:
             self.server.warn(text)
         if self.settings.memory:
             self._warn_of_memory()
+        if self.settings.memory and not self.settings.own_mounts:
+            self._warn_of_paths()
 
     def _warn_of_memory(self) -> None:
         """What a workflow may have forgotten that is not where it seems to be."""
         if not self.workflow.permanent:
             self.server.warn("the files live in memory, and none is named permanent: nothing of them will be kept")
+
+    def _warn_of_paths(self) -> None:
+        """A directory that is not where it seems to be has another parent."""
         for step in self.workflow.steps:
             words = step.command or ""
             if "../" in (words if isinstance(words, str) else " ".join(words)):
@@ -169,19 +178,31 @@ class Hosting:
 
     def _place(self, folders: RunFolders) -> str:
         """Put the files where they are to live; returns that directory."""
-        placement = Placement(self.root, folders) if self.settings.memory else None
-        files, aside = (placement.files, placement.aside) if placement else (self.root, "")
-        self._departure = Departure(self.workflow, files, aside, folders.rescue, self.settings.capacity, self._tell)
-        if placement is not None:
-            rules = Rules(self.workflow)
-            placement.begin(lambda name: bool(rules.file(name).producers), rules.excluded)
-            self._stack.callback(placement.end)
-        return files
+        placed: PrivateView | Placement | None = None
+        if self.settings.memory:
+            placed = (PrivateView if self.settings.own_mounts else Placement)(self.root, folders)
+        self._departure = Departure(
+            self.workflow, self.root, placed, folders.rescue, self.settings.capacity, self._tell
+        )
+        if placed is None:
+            return self.root
+        self._stack.callback(placed.end)
+        rules = Rules(self.workflow)
+        placed.begin(lambda name: bool(rules.file(name).producers), rules.excluded)
+        if isinstance(placed, Placement) and placed.linked:
+            size = format_size(placed.linked_bytes)
+            self._tell(
+                Warned(
+                    f"{placed.linked} files that exist ({size}) do not fit into memory and are seen as links: programs "
+                    f"that look for files, as tar and find do, take them for links; `penstock doctor` says why"
+                )
+            )
+        return placed.files
 
     async def _listen(self, folders: RunFolders) -> None:
-        control = Control(
-            self.server, self.status, lambda: self.stop("somebody asked for its end"), self.root, self.environment
-        )
+        stop = lambda: self.stop("somebody asked for its end")  # noqa: E731
+        began = Began(self.root, self.environment, self.settings.own_mounts)
+        control = Control(self.server, self.status, stop, began)
         await control.start(folders.identity.control)
         self._stack.push_async_callback(control.close)
         ticking = asyncio.create_task(self._tick())

@@ -1,4 +1,4 @@
-"""Where the files of a workflow live: in place, or in memory with the user's directory standing aside meanwhile.
+"""A workflow's directory in memory where programs cannot have a view of their own: the user's stands aside meanwhile.
 
     before              while it runs in memory                              after
     work/   (files)     work → /dev/shm/penstock-…/files                     work/   (files, and what is permanent)
@@ -6,6 +6,9 @@
 
 The two names change places in one step (RENAME_EXCHANGE), so at no moment is there no ``work``, and a process killed
 at any point leaves one of the three pictures above. ``put_back`` leads from each of them to the last.
+
+What exists is copied, so that programs find files and no links. What does not fit into memory is linked all the same,
+and the user is told. ``private_view`` is the better way, where the kernel allows it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ import shutil
 from collections.abc import Callable
 
 from penstock.errors import ConfigError
+from penstock.streaming.changes import Changes, is_directory
 from penstock.streaming.copies import remove_copies
+from penstock.streaming.file_copy import copy_file
 from penstock.streaming.folders import RunFolders, lock_directory, remove_remains
 
 __all__ = ["Placement", "put_back", "repair", "true_root"]
@@ -88,57 +93,128 @@ def _exchange(one: str, other: str) -> None:
 class Placement:
     """A workflow's directory in memory. ``begin`` puts the user's aside, ``end`` gives it its name again."""
 
+    #: deliveries are written beside their place, which no program sees
+    staging = ""
+
     def __init__(self, root: str, folders: RunFolders) -> None:
         self.root = root
-        self.files = os.path.join(folders.memory, "files")
+        self.files = self.source = os.path.join(folders.memory, "files")
         #: where the user's own directory is while this lasts
-        self.aside = _aside_of(root)
+        self.aside = self.home = _aside_of(root)
+        #: how many files are links since they do not fit into memory, and their bytes
+        self.linked = self.linked_bytes = 0
         self._folders = folders
         self._begun = False
+        self._existed: list[str] = []
+        #: copies of files that have several names
+        self._copies: dict[tuple[int, int], str] = {}
 
     def begin(self, is_output: Callable[[str], bool], is_excluded: Callable[[str], bool]) -> None:
         """Make the directory in memory, with what exists, and let it take the place of the user's."""
-        if os.path.ismount(self.root) or os.path.dirname(self.root) == self.root:
-            raise ConfigError(f"{self.root} is a mount point and cannot be put aside; use a directory in it")
-        if not os.access(os.path.dirname(self.root), os.W_OK | os.X_OK):
-            parent = os.path.dirname(self.root)
+        parent = os.path.dirname(self.root)
+        if not os.access(parent, os.W_OK | os.X_OK):
             raise ConfigError(f"cannot put {self.root} aside: no right to write in {parent}; run without --memory")
-        os.mkdir(self.files, stat_mode(self.root))
-        self._populate(".", is_output, is_excluded)
+        os.mkdir(self.files, 0o700)
+        self._populate(".", is_output, is_excluded, self._room_for_inputs())
+        shutil.copystat(self.root, self.files)
         self._folders.write(aside=self.aside)
         os.symlink(self.files, self.aside)
-        _exchange(self.aside, self.root)
+        try:
+            _exchange(self.aside, self.root)
+        except OSError as error:
+            os.unlink(self.aside)
+            self._folders.write()
+            why = "something is mounted there" if error.errno == errno.EBUSY else error.strerror
+            raise ConfigError(
+                f"{self.root} cannot be put aside ({why}); use a directory in it, or run without --memory"
+            ) from None
         self._begun = True
 
-    def _populate(self, folder: str, is_output: Callable[[str], bool], is_excluded: Callable[[str], bool]) -> None:
-        """What exists is seen as links to it; what steps may rewrite is copied, what is excluded stays where it is."""
-        for entry in os.scandir(os.path.join(self.root, folder)):
+    def _room_for_inputs(self) -> int:
+        """Bytes of what exists and is only read that may be copied: half of the memory is for the workflow."""
+        free = os.statvfs(self.files)
+        return free.f_bavail * free.f_frsize // 2
+
+    def _populate(
+        self, folder: str, is_output: Callable[[str], bool], is_excluded: Callable[[str], bool], room: int
+    ) -> int:
+        """What exists is copied, in its order and as far as there is room; returns the room that is left."""
+        for entry in sorted(os.scandir(os.path.join(self.root, folder)), key=lambda entry: entry.name):
             name = entry.name if folder == "." else f"{folder}/{entry.name}"
             here, there = os.path.join(self.files, name), os.path.join(self.aside, name)
-            if entry.is_dir(follow_symlinks=False) and not is_excluded(name):
-                os.mkdir(here, stat_mode(entry.path) | 0o300)
-                self._populate(name, is_output, is_excluded)
-            elif entry.is_file(follow_symlinks=False) and is_output(name) and not is_excluded(name):
-                self._copy(entry.path, here, name)
+            self._existed.append(name)
+            if is_excluded(name):
+                os.symlink(there, here)  # it stays where it is
+            elif entry.is_dir(follow_symlinks=False):
+                os.mkdir(here, 0o700)
+                room = self._populate(name, is_output, is_excluded, room)
+                shutil.copystat(entry.path, here)
+                os.chmod(here, stat_mode(entry.path) | 0o300)
+            elif entry.is_file(follow_symlinks=False):
+                size = entry.stat().st_blocks * 512
+                if is_output(name):
+                    self._copy(entry, here, name)
+                elif size <= room and os.access(entry.path, os.R_OK):
+                    room -= size
+                    self._copy(entry, here, name)
+                else:
+                    self.linked, self.linked_bytes = self.linked + 1, self.linked_bytes + size
+                    os.symlink(there, here)
+            elif self._keeps_meaning(entry):
+                os.symlink(os.readlink(entry.path), here)
+                shutil.copystat(entry.path, here, follow_symlinks=False)
             else:
                 os.symlink(there, here)
+        return room
 
-    def _copy(self, source: str, target: str, name: str) -> None:
+    def _keeps_meaning(self, entry: os.DirEntry[str]) -> bool:
+        """Whether this is a link that leads to the same place from memory."""
+        if not entry.is_symlink():
+            return False
+        target = os.readlink(entry.path)
+        reached = os.path.normpath(os.path.join(os.path.dirname(entry.path), target))
+        return target.startswith("/") or reached.startswith(self.root + "/")
+
+    def _copy(self, entry: os.DirEntry[str], target: str, name: str) -> None:
+        about = entry.stat()
+        known = self._copies.setdefault((about.st_dev, about.st_ino), target)
+        if about.st_nlink > 1 and known != target:
+            os.link(known, target)
+            return
         free = os.statvfs(self.files)
-        size = os.stat(source).st_size
-        if size > free.f_bavail * free.f_frsize:
+        if about.st_blocks * 512 > free.f_bavail * free.f_frsize:
             raise ConfigError(
-                f"{name}, an output of an earlier run, has {size} bytes and does not fit into memory; "
+                f"{name}, an output of an earlier run, has {about.st_size} bytes and does not fit into memory; "
                 f"remove it, or run without --memory"
             )
-        shutil.copy2(source, target)
+        copy_file(entry.path, target, about)
+
+    def changes(self) -> Changes:
+        """What the programs have done to the user's directory so far, as it would be without this placement."""
+        written = []
+        for folder, folders, names in os.walk(self.files):
+            base = os.path.relpath(folder, self.files)
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            for name in [*names, *links]:
+                path = os.path.join(folder, name)
+                if not (os.path.islink(path) and os.readlink(path).startswith(self.aside + "/")):
+                    written.append(name if base == "." else f"{base}/{name}")
+        return Changes(written, [name for name in self._existed if self._is_gone(name)])
+
+    def _is_gone(self, name: str) -> bool:
+        here, there = os.path.join(self.files, name), os.path.join(self.aside, name)
+        if not os.path.lexists(here):
+            return True
+        if os.path.islink(here) and os.readlink(here) == there:
+            return False
+        return is_directory(there) != is_directory(here)
 
     def end(self) -> None:
         """Give the user's directory its name again."""
         if self._begun:
             put_back(self.root)
             self._begun = False
-            self._folders.write(aside="")
+            self._folders.write()
 
 
 def stat_mode(path: str) -> int:

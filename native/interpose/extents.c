@@ -224,3 +224,10 @@ void ps_punched(uint32_t number, uint64_t offset) {
     uint64_t punched = atomic_load(&slot->punched);
     while (punched < offset && !atomic_compare_exchange_weak(&slot->punched, &punched, offset)) {}
 }
+
+void ps_freed(uint32_t number, uint64_t offset) {
+    struct ps_slot *slot = ps_slots + ps_now(number);
+    uint64_t freed = atomic_load(&slot->freed);
+    while (freed < offset && !atomic_compare_exchange_weak(&slot->freed, &freed, offset)) {}
+    ps_wake(slot); /* writers that wait for room */
+}

@@ -128,7 +128,7 @@ struct ps_header { /* 4 KiB; ps_create fills it */
     uint32_t n_processes, n_blocks, n_buckets, n_slots, n_extents, n_ring; /* capacities; buckets and ring: powers of 2 */
     uint32_t n_roots, n_apps;
     char workflow[128];
-    _Atomic uint64_t limit;     /* bytes a writer of a temporary file may be ahead; 0 = no limit */
+    _Atomic uint64_t limit;     /* bytes a temporary file may take while it is streamed; 0 = no limit */
 
     _Alignas(64) _Atomic int32_t server_pid;
     _Atomic uint32_t server_state;
@@ -223,7 +223,8 @@ struct ps_slot { /* 256 bytes */
     _Atomic uint32_t next_entry; /* the sibling born next */
     _Atomic uint32_t entries;    /* directories: entries alive that this run produced */
     _Atomic uint64_t serial;     /* of birth, over the whole table; 0 = never born */
-    _Atomic uint64_t punched;    /* [0, punched) was given back; reading it is an error */
+    _Atomic uint64_t punched;    /* [0, punched) is being given back; reading it is an error */
+    _Atomic uint64_t freed;      /* [0, freed) takes no room any more */
     uint32_t extents;            /* sorted list beyond `solid`; under the stripe's mutex */
     uint32_t n_extents;
     _Atomic uint32_t home;       /* node number, several nodes */
@@ -508,7 +509,10 @@ static inline int ps_wait_committed(uint32_t slot, uint32_t app) {
     return (flags & (PS_COMMITTED | PS_MOVED)) == PS_COMMITTED ? 0 : ps_wait_committed_slowly(slot, app);
 }
 
-/* A writer's turn to write [start, end): waits while that is further ahead of the slowest consumer than header.limit. */
+/* A writer's turn to write [start, end): waits while that, with what has not been given back, would take more room than
+ * header.limit. Room comes back in portions (PS_GRAIN, of what is read and of what is punched), so a write of up to a
+ * quarter of the limit, and a read of up to a third of it, always find their turn. Larger ones: see has_room, ps_piece. */
+#define PS_GRAIN(limit) ((limit) / 8)
 static inline int ps_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end) {
     return atomic_load_explicit(&ps->limit, memory_order_relaxed) ? ps_wait_room_slowly(slot, app, start, end) : 0;
 }
@@ -561,6 +565,7 @@ PS_API void ps_set_flags(uint32_t slot, uint32_t set, uint32_t clear); /* READS_
 /* Commit all that is born and whose producers are all over and none failed. Returns how many were committed. */
 PS_API uint32_t ps_settle(void);
 PS_API void ps_punched(uint32_t slot, uint64_t offset); /* call it BEFORE punching [0, offset) */
+PS_API void ps_freed(uint32_t slot, uint64_t offset);   /* and this AFTER it: writers get the room */
 PS_API uint64_t ps_consumed_by_all(uint32_t slot);      /* every consumer has read [0, this) */
 PS_API uint64_t ps_consumed_of(uint32_t slot, uint32_t app);
 

@@ -18,6 +18,7 @@
 #define WITNESS_NS (3 * MS)
 #define ALIVE_NS (200 * MS)
 #define NOTED_NS (100 * MS)
+#define PAGE UINT64_C(4096)
 
 struct wait {
     uint32_t slot, app, kind;
@@ -102,12 +103,14 @@ static int has_entry(struct wait *wait, uint32_t slot) {
 static int has_room(struct wait *wait, uint32_t slot) {
     struct ps_slot *s = ps_slots + slot;
     uint32_t flags = atomic_load(&s->flags);
-    uint64_t limit = atomic_load(&ps->limit), wanted = atomic_load(&s->wanted);
+    uint64_t limit = atomic_load(&ps->limit), bytes = wait->end - wait->start;
     if (!limit || (flags & (PS_TEMPORARY_FILE | PS_STREAMED)) != (PS_TEMPORARY_FILE | PS_STREAMED)) return 0;
     if ((flags & (PS_READS_BACK | PS_COMMITTED)) || !(atomic_load(&s->consumers) & ~atomic_load(&ps->over))) return 0;
-    uint64_t allowed = ps_consumed_by_all(slot) + limit;
-    if (wait->end <= allowed || wait->end - wait->start >= limit) return 0;
-    if (wanted != PS_NOTHING_WANTED && wait->start < wanted) return 0; /* a reader waits for more than the limit */
+    /* What is read still takes room until it is given back. A write that cannot be cut and is larger than its share comes
+     * when there is room for its share, since for all of it there may never be. */
+    uint64_t share = bytes < limit / 4 ? bytes : limit / 4;
+    uint64_t end = (wait->start + share + PAGE - 1) / PAGE * PAGE; /* room is taken by pages */
+    if (end <= atomic_load(&s->freed) + limit) return 0;
     if (atomic_load(&ps->aborted) || atomic_load(&ps->server_state) == PS_SERVER_STOPS) return 0; /* writers go on */
     return SLEEP_ON;
 }
@@ -226,10 +229,20 @@ static int without_news(const struct wait *wait, uint32_t slot, uint64_t slept, 
     return EIO;
 }
 
+/* A reader that asks for so much at once that the limit may keep its writer from ever writing it. */
+static void let_off_if_too_large(const struct wait *wait) {
+    uint64_t limit = atomic_load(&ps->limit);
+    struct ps_slot *s = ps_slots + ps_now(wait->slot);
+    if (!limit || wait->end - wait->start <= limit / 3 || !(atomic_load(&s->flags) & PS_TEMPORARY_FILE)) return;
+    ps_raise_flags(s, PS_READS_BACK);
+    ps_wake(s);
+}
+
 static int sleep_until(struct wait *wait) {
     uint64_t began = ps_clock(), slept = 0, checked = 0;
     uint64_t ask = wait->kind == PS_WAIT_RANGE ? bytes_to_ask(wait, began) : 0;
     bool ahead = ask > wait->end - wait->start, noted = false;
+    if (wait->kind == PS_WAIT_RANGE) let_off_if_too_large(wait);
     struct ps_waiting *shown = show(wait, began);
     int result = SLEEP_ON;
     while (result == SLEEP_ON) {

@@ -38,7 +38,9 @@ void ps_note_read(struct ps_description *d, uint64_t start, uint64_t end) {
         if (!elsewhere && flags & PS_TEMPORARY_FILE && !(flags & PS_READS_BACK))
             atomic_fetch_or(&ps_slot(ps_now(d->slot))->flags, PS_READS_BACK);
     }
-    if ((before ^ end) >> 20) ps_consumed(d->slot, ps_self_app, end);
+    uint64_t limit = atomic_load_explicit(&ps->limit, memory_order_relaxed), grain = UINT64_C(1) << 20;
+    if (PS_RARELY(limit) && limit >= 8 && PS_GRAIN(limit) < grain) grain = PS_GRAIN(limit);
+    if (before / grain != end / grain) ps_consumed(d->slot, ps_self_app, end);
 }
 
 size_t ps_await_some(struct ps_description *d, int fd, uint64_t start, size_t bytes, int *error) {

@@ -32,7 +32,9 @@ static ssize_t copy_body(struct copy *c) {
     bool waits = in && in->flags & PS_D_WAITS, writes = out && out->flags & PS_D_WRITES;
     uint64_t from = in ? position(in, c->in, c->in_at) : 0, to = writes ? position(out, c->out, c->out_at) : 0;
     size_t asked = c->bytes;
-    int error = writes ? ps_wait_room(out->slot, ps_self_app, to, to + (asked < 1u << 20 ? asked : 1u << 20)) : 0;
+    uint64_t limit = atomic_load_explicit(&ps->limit, memory_order_relaxed);
+    if (writes && limit / 4 && limit / 4 < asked) c->bytes = asked = limit / 4; /* less than asked is allowed here */
+    int error = writes ? ps_wait_room(out->slot, ps_self_app, to, to + asked) : 0;
     if (error) return ps_fail(error);
     if (waits && asked) c->bytes = ps_await_some(in, c->in, from, asked, &error);
     if (error) return ps_fail(error);

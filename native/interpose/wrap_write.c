@@ -77,9 +77,36 @@ static int wait_for_room(struct ps_description *d, int fd, const struct ps_trans
     return ps_wait_room(d->slot, ps_self_app, start, start + t->bytes);
 }
 
+/* How much of a write of one buffer may be done at once: a large one is cut, so that it never takes more room than the
+ * limit. Not where others write through the same offset or append: theirs must not come between. */
+static size_t piece_of(const struct ps_description *d, const struct ps_transfer *t) {
+    uint64_t limit = atomic_load_explicit(&ps->limit, memory_order_relaxed);
+    if (PS_OFTEN(!limit) || t->iov || d->flags & (PS_D_SHARED | PS_D_APPENDS)) return t->bytes;
+    uint32_t flags = ps_flags_of(ps_now(d->slot));
+    if ((flags & (PS_TEMPORARY_FILE | PS_STREAMED)) != (PS_TEMPORARY_FILE | PS_STREAMED)) return t->bytes;
+    return limit / 4 && limit / 4 < t->bytes ? limit / 4 : t->bytes;
+}
+
+static ssize_t write_in_pieces(struct ps_description *d, const struct ps_transfer *whole, size_t piece) {
+    size_t done = 0;
+    while (done < whole->bytes) {
+        struct ps_transfer t = *whole;
+        t.buffer = (char *)whole->buffer + done;
+        t.bytes = whole->bytes - done < piece ? whole->bytes - done : piece;
+        if (t.at >= 0) t.at += (off_t)done;
+        ssize_t put = ps_write_body(d, &t);
+        if (put < 0) return done ? (ssize_t)done : put;
+        done += (size_t)put;
+        if ((size_t)put < t.bytes) break;
+    }
+    return (ssize_t)done;
+}
+
 ssize_t ps_write_body(struct ps_description *d, struct ps_transfer *t) {
     uint32_t flags = atomic_load_explicit(&d->flags, memory_order_relaxed);
     if (!(flags & PS_D_WRITES)) return t->call(t);
+    size_t piece = piece_of(d, t);
+    if (PS_RARELY(piece < t->bytes)) return write_in_pieces(d, t, piece);
     int error = wait_for_room(d, t->fd, t);
     if (PS_RARELY(error)) return ps_fail(error);
     bool appends = flags & PS_D_APPENDS || t->flags & RWF_APPEND;

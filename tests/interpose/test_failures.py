@@ -103,7 +103,35 @@ def test_a_writer_too_far_ahead_waits_for_its_reader(tmp_path: Path) -> None:
         assert maker("[os.write(out, block) for _ in range(4)][-1]") == 1 << 18
         maker.blocks("os.write(out, block)", WaitKind.ROOM)
         assert taker(f"len(os.read({fd}, 1 << 20))") == 1 << 20
+        slot = stage.table.lookup("late")
+        assert slot is not None and stage.table.consumed_by_all(slot) == 1 << 20
+        # What is read takes room until it is given back.
+        assert stage.table.waits()[0].kind is WaitKind.ROOM
+        stage.table.freed(slot, 1 << 18)
         assert maker.answer() == 1 << 18
+
+
+def test_a_reader_that_waits_at_the_end_does_not_make_room(tmp_path: Path) -> None:
+    rules = 'temporary = ["late*"]\n' + RULES
+    with staged(tmp_path / "root", rules, limit=1 << 20) as stage:
+        maker, fast = stage.puppet("maker"), stage.puppet("taker")
+        maker(f"!out = os.open('late', {MAKE})\nblock = b'x' * (1 << 18)")
+        assert maker("[os.write(out, block) for _ in range(4)][-1]") == 1 << 18
+        fd = fast("os.open('late', os.O_RDONLY)")
+        assert fast(f"len(os.read({fd}, 1 << 20))") == 1 << 20
+        fast.blocks(f"os.read({fd}, 1 << 16)", WaitKind.RANGE)
+        maker.blocks("os.write(out, block)", WaitKind.ROOM)
+
+
+def test_a_reader_that_asks_for_more_than_the_limit_allows_gets_it(tmp_path: Path) -> None:
+    rules = 'temporary = ["late*"]\n' + RULES
+    with staged(tmp_path / "root", rules, limit=1 << 20) as stage:
+        maker, taker = stage.puppet("maker"), stage.puppet("taker")
+        maker(f"!out = os.open('late', {MAKE})")
+        fd = taker("os.open('late', os.O_RDONLY)")
+        taker.blocks(f"len(os.read({fd}, 3 << 20))", WaitKind.RANGE)
+        assert maker("os.write(out, bytes(4 << 20))") == 4 << 20
+        assert taker.answer() == 3 << 20
 
 
 def test_a_full_process_of_descriptors_behaves_as_natively(stage: Stage) -> None:

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from penstock.streaming.changes import Changes, is_unchanged
-from penstock.streaming.drain import Drain, punch, remove_files
+from penstock.streaming.drain import PAGE, Drain, punch, remove_files
 from penstock.streaming.happenings import FileDelivered, Tell
 from penstock.streaming.language.model import Workflow
 from penstock.streaming.rules.coverage import Rules
 from penstock.streaming.server import Server
-from penstock.streaming.table import Flag
+from penstock.streaming.table import Flag, WaitKind
 from penstock.units import format_size
 
 __all__ = ["Departure", "InMemory"]
 
-#: bytes that are worth a system call
-_WORTH_PUNCHING = 1 << 20
+#: room comes back in portions of the limit, as PS_GRAIN in native/interpose/table.h says
+_PORTIONS = 8
 #: part of the memory that may be full before the user hears of it
 _NEARLY_FULL = 0.9
 
@@ -79,13 +79,33 @@ class Departure:
         assert self._server is not None
         table = self._server.table
         info = table.info(slot)
-        if info is None or info.flags & (Flag.READS_BACK | Flag.REMOVED | Flag.MOVED) or not info.consumers:
+        if info is None or info.flags & (Flag.REMOVED | Flag.MOVED) or not info.consumers:
+            return
+        if info.flags & Flag.READS_BACK:
+            self._tell_of_no_limit(info.name)
             return
         done = table.consumed_by_all(slot)
-        if done - info.punched >= max(_WORTH_PUNCHING, table.limit // 8):
+        if done - info.punched >= table.limit // _PORTIONS:
             table.punched(slot, done)  # first: a reader that comes back meanwhile must get an error, not zeros
             with contextlib.suppress(OSError):
                 punch(os.path.join(self._files, info.name), done)
+            # Also where the file system cannot give anything back: a writer must not wait for that for ever.
+            table.freed(slot, done - done % PAGE)
+
+    def _tell_of_no_limit(self, name: str) -> None:
+        assert self._server is not None
+        told = f"{name} is let off the limit"
+        if not any(text.startswith(told) for text in self._server.warnings):
+            self._server.warn(
+                f"{told}: it is read on another node, or not once from front to end, in pieces of up to a third of it"
+            )
+
+    def give_back(self) -> None:
+        """Look again at the files whose writers wait for room: a reader that has ended says nothing any more."""
+        assert self._server is not None
+        for wait in self._server.table.waits():
+            if wait.kind is WaitKind.ROOM:
+                self._consumed(wait.slot)
 
     def mind_memory(self) -> None:
         """Say so once when memory gets short."""

@@ -23,10 +23,10 @@ from typing import NamedTuple
 from penstock.streaming.changes import is_removal_mark
 from penstock.streaming.file_copy import copy_file
 
-__all__ = ["Drain", "punch", "remove_files"]
+__all__ = ["PAGE", "Drain", "punch", "remove_files"]
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
-_PAGE = 4096
+PAGE = 4096
 #: files that are synced one by one; if there are more, all of their file system is, with whatever others have written
 _FEW = 8
 #: files that go together: what is not synced is not yet safe
@@ -217,7 +217,7 @@ def _sync_folder(path: str) -> None:
 
 def punch(path: str, end: int) -> int:
     """Give back the memory or disk space of a file's first ``end`` bytes, rounded down to pages; how far it went."""
-    end -= end % _PAGE
+    end -= end % PAGE
     if end <= 0:
         return 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

@@ -51,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True):
     strict: bool = False
     #: this process has mounts of its own, so that its programs can have a view of their own of the directory
     own_mounts: bool = False
-    #: bytes that a writer of a temporary file may be ahead of its readers; 0 is without limit
+    #: bytes that each temporary file may take while it is streamed; 0 is without limit
     limit: int = 0
     #: seconds after which somebody who waits is reported
     stall: float = 30.0
@@ -222,6 +222,7 @@ class Hosting:
             watchdog.look()
             self._flow.look()
             self._departure.mind_memory()
+            self._departure.give_back()
             if self._federation is not None:
                 self._federation.look()
             self.on_tick()

@@ -100,6 +100,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ps_consumed_of": (_u64, (_u32, _u32)),
     "ps_consumed_by_all": (_u64, (_u32,)),
     "ps_punched": (None, (_u32, _u64)),
+    "ps_freed": (None, (_u32, _u64)),
     "ps_wait_born": (c_int, (_u32, _u32)),
     "ps_ask": (c_int, (_u32, _u32, _u32, _u64, _u64)),
     "ps_listable": (c_bool, (_u32, _u32, _u64)),
@@ -256,6 +257,10 @@ class Table:
     def punched(self, slot: int, offset: int) -> None:
         """To be said before [0, offset) is given back."""
         self.code.ps_punched(slot, offset)
+
+    def freed(self, slot: int, offset: int) -> None:
+        """To be said after that: writers may have the room."""
+        self.code.ps_freed(slot, offset)
 
     def consumed_by_all(self, slot: int) -> int:
         return int(self.code.ps_consumed_by_all(slot))

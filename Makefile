@@ -4,7 +4,7 @@
 #   make test         the tests, without the long ones
 #   make test-long    only the long ones
 #   make check        ruff and mypy
-#   make native       the two C libraries of streaming, compiled in place (the targets above do it as needed)
+#   make native       the C half of streaming, compiled in place (the targets above do it as needed)
 #   make bench        our benchmarks, next to the peers that `make bench-peers` has installed
 #   make papers       published experiments, replayed by the simulator at their published scale
 #   make clean        remove all that the targets above made
@@ -14,16 +14,18 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.penstock-ready
 
-# The C libraries, in the source folder, where an editable install finds them. CMakeLists.txt makes the same two for the
-# wheel, from the same lists of sources and flags.
+# The C libraries and the supervisor, in the source folder, where an editable install finds them. CMakeLists.txt makes the
+# same three for the wheel, from the same lists of sources and flags.
 CC            ?= cc
 STREAMING     := src/penstock/streaming
 TABLE_LIB     := $(STREAMING)/libpenstock_table.so
 INTERPOSE_LIB := $(STREAMING)/libpenstock_interpose.so
-NATIVE        := $(TABLE_LIB) $(INTERPOSE_LIB)
+SUPERVISOR    := $(STREAMING)/penstock_supervisor
+NATIVE        := $(TABLE_LIB) $(INTERPOSE_LIB) $(SUPERVISOR)
 FLAGS         := $(shell cat native/flags)
 TABLE_C       := $(addprefix native/,$(shell cat native/table.sources))
 INTERPOSE_C   := $(addprefix native/,$(shell cat native/interpose.sources))
+SUPERVISOR_C  := $(addprefix native/,$(shell cat native/supervisor.sources))
 INTERPOSE_LD  := $(shell cat native/interpose.link)
 NATIVE_FILES  := native/flags native/interpose.link $(wildcard native/*.sources native/interpose/*)
 
@@ -69,6 +71,10 @@ $(TABLE_LIB): $(NATIVE_FILES)
 
 $(INTERPOSE_LIB): $(NATIVE_FILES)
 	$(CC) $(FLAGS) -shared $(INTERPOSE_LD) -o $@.new $(INTERPOSE_C) $(TABLE_C) -ldl
+	@mv $@.new $@
+
+$(SUPERVISOR): $(NATIVE_FILES)
+	$(CC) $(FLAGS) -DPS_SUPERVISOR_PROGRAM -o $@.new $(SUPERVISOR_C) $(INTERPOSE_C) $(TABLE_C) -ldl
 	@mv $@.new $@
 
 clean:

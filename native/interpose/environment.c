@@ -3,6 +3,7 @@
 #include "interpose.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <string.h>
 
 #define PRELOAD "LD_PRELOAD="
@@ -43,6 +44,19 @@ const char *ps_environment_table(void) { return table[0] ? table + sizeof table_
 
 const char *ps_environment_app(void) { return app[0] ? app_of(app) : NULL; }
 
+bool ps_environment_beside(const char *name, char *room) {
+    const char *slash = strrchr(library, '/');
+    size_t folder = slash ? (size_t)(slash + 1 - library) : 0, bytes = strlen(name) + 1;
+    if (!slash || folder + bytes > PATH_MAX) return false;
+    memcpy(room, library, folder);
+    memcpy(room + folder, name, bytes);
+    return true;
+}
+
+static bool supervised;
+
+void ps_environment_supervised(void) { supervised = true; }
+
 /* Whether the list of LD_PRELOAD, split at colons and spaces, has this library. */
 static bool preloads_us(const char *list) {
     for (const char *at = list; (at = strstr(at, library)); at++) {
@@ -77,8 +91,43 @@ size_t ps_environment_room(char *const *given) {
     return (m.count + 4) * sizeof(char *) + preload;
 }
 
+/* The list of LD_PRELOAD without this library, which a loader of another libc would stumble over. */
+static char *preload_of_others(const char *list, char *out) {
+    char *text = out;
+    for (size_t bytes; *list; list += bytes) {
+        while (*list == ':' || *list == ' ') list++;
+        bytes = strcspn(list, ": ");
+        if (!bytes || (bytes == library_bytes && !memcmp(list, library, bytes))) continue;
+        if (text != out) *text++ = ':';
+        memcpy(text, list, bytes);
+        text += bytes;
+    }
+    *text = 0;
+    return text;
+}
+
+/* For a program under a supervisor, which needs no library, nor do those that it starts. */
+static char *const *without_library(char *const *given, char **out, size_t count) {
+    char *text = (char *)(out + count + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *preload = value_of(given[i], PRELOAD);
+        if (preload && text == (char *)(out + count + 1)) { /* the first is what counts */
+            char *begin = stpcpy(text, PRELOAD);
+            if (preload_of_others(preload, begin) == begin) continue;
+            out[n++] = text;
+            text += strlen(text) + 1;
+        } else {
+            out[n++] = given[i];
+        }
+    }
+    out[n] = NULL;
+    return out;
+}
+
 char *const *ps_environment_for_child(char *const *given, void *room) {
     if (ps_state != PS_ACTIVE) return given;
+    if (supervised) return without_library(given, room, look(given).count);
     struct missing m = look(given);
     if (!m.table && !m.app && !m.library) return given;
     char **out = room, *text = (char *)(out + m.count + 4);

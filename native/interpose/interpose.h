@@ -87,6 +87,8 @@ PS_HIDDEN void ps_quiet_end(const struct ps_quiet *quiet);
 PS_HIDDEN void ps_environment_keep(char **environment); /* remembers what children need */
 PS_HIDDEN const char *ps_environment_table(void);
 PS_HIDDEN const char *ps_environment_app(void);
+PS_HIDDEN bool ps_environment_beside(const char *name, char *room); /* a file beside the library, PATH_MAX bytes */
+PS_HIDDEN void ps_environment_supervised(void); /* what this process executes next does without the library */
 /* The environment for a child: `given` itself if nothing is missing, else an array in `room` (see ps_environment_room). */
 PS_HIDDEN size_t ps_environment_room(char *const *given);
 PS_HIDDEN char *const *ps_environment_for_child(char *const *given, void *room);
@@ -94,14 +96,28 @@ PS_HIDDEN char *const *ps_environment_for_child(char *const *given, void *room);
 /* ---- program.c and elf.c: before a program is executed, a library loaded. 0 or errno ------------------------------- */
 
 PS_HIDDEN int ps_await_program(int dirfd, const char *path, bool follow); /* it is whole, and executable if it will be */
-PS_HIDDEN int ps_exec_before(const char *path, char *const *environment);
-PS_HIDDEN int ps_exec_before_search(const char *file, char *const *environment); /* through PATH */
+enum ps_way {
+    PS_BY_EXEC,       /* this process executes it now */
+    PS_BY_SPAWN,      /* libc does, in a child */
+    PS_BY_SUPERVISED, /* a program under this supervisor does */
+};
+#define PS_LAUNCH (-1) /* PS_BY_SPAWN: have the supervisor's program execute it (`launch FILE ARGV…`), which has the library */
+PS_HIDDEN int ps_exec_before(const char *path, char *const *environment, enum ps_way way);
+/* Through PATH; where it was found to `found`, of PATH_MAX bytes, unless NULL. */
+PS_HIDDEN int ps_exec_before_search(const char *file, char *const *environment, enum ps_way way, char *found);
 PS_HIDDEN int ps_exec_before_at(int dirfd, const char *path, int flags, char *const *environment);
 
 enum ps_unseen ps_elf_unseen(int fd) PS_HIDDEN; /* PS_SEEN: the library can get into it */
 /* What the loader will look for when it runs or loads the file `path`, open as `fd`. */
 PS_HIDDEN int ps_await_objects_of(const char *path, int fd, const char *library_path);
 PS_HIDDEN int ps_await_library(const char *name, const char *library_path, void *caller); /* as dlopen takes it */
+
+/* ---- supervise.c: a program that the library cannot get into is executed under a supervisor ------------------------- */
+
+#define PS_NOT_SUPERVISED (-1)
+PS_HIDDEN int ps_supervise(void); /* this process, from now on: 0, PS_NOT_SUPERVISED, or errno (it must not be executed) */
+PS_HIDDEN bool ps_supervisor(char *room); /* its program, to PATH_MAX bytes; false if it is not there or cannot work */
+PS_HIDDEN bool ps_is_supervised(void);
 
 /* ---- paths.c: is it ours? --------------------------------------------------------------------------------------- */
 

@@ -17,7 +17,11 @@
 
 #define INHERITED 1024 /* descriptions that exec can hand over */
 
+#ifdef PS_SUPERVISOR_PROGRAM /* it says itself when it belongs to a workflow */
+int ps_state = PS_INERT;
+#else
 int ps_state;
+#endif
 PS_THREAD uint32_t ps_tid_here;
 static __thread __attribute__((tls_model("initial-exec"))) uint32_t child_underway = PS_NONE;
 
@@ -264,7 +268,7 @@ bool ps_start(char **environment) {
     int kept = errno;
     ps_resolve_calls();
     ps_environment_keep(environment);
-    const char *table = ps_environment_table();
+    const char *table = ps_is_supervised() ? NULL : ps_environment_table(); /* one of the two will do */
     int error = table ? ps_attach(table) : 0;
     if (error) refuse(table, error);
     if (!table) {

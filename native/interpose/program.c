@@ -1,7 +1,8 @@
 /* Before a program is executed: it is awaited as a file is that is read to its end, and so is all that the kernel and the
  * loader open for it, unseen by any wrapper: the interpreter in its first line, its libraries. One that no library can
- * get into sees files as they are. It is named once, and held until the steps before its own are over: then they are as
- * batch order has them. Under --strict it is not started. */
+ * get into is put under a supervisor (supervise.c). Where that does not work it sees files as they are: it is named once,
+ * and held until the steps before its own are over, since then they are as batch order has them. Under --strict it is not
+ * started. */
 #include "interpose.h"
 
 #include <limits.h>
@@ -62,14 +63,25 @@ static const char *why(enum ps_unseen unseen) {
     }
 }
 
+/* The kernel takes rights away from a program that is supervised, and the filter does not know the calls of other machines. */
+static int try_to_supervise(enum ps_unseen unseen, enum ps_way way) {
+    char supervisor[PATH_MAX];
+    if (unseen == PS_PRIVILEGED || unseen == PS_OTHER_MACHINE) return PS_NOT_SUPERVISED;
+    if (way == PS_BY_SUPERVISED) return 0;
+    if (way == PS_BY_EXEC) return ps_supervise();
+    return ps_supervisor(supervisor) ? 0 : PS_NOT_SUPERVISED;
+}
+
 /* It has a slot under its absolute path, which no file of the workflow can have: by that it is named once in all. */
-static int unseen_starts(int fd, enum ps_unseen unseen) {
+static int unseen_starts(int fd, enum ps_unseen unseen, enum ps_way way) {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     long bytes = PS_KERNEL(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1, 0, 0);
     if (bytes <= 0) return 0;
     path[bytes] = 0;
     if (is_harmless(path)) return 0;
+    int tried = try_to_supervise(unseen, way);
+    if (tried != PS_NOT_SUPERVISED) return !tried && way == PS_BY_SPAWN ? PS_LAUNCH : tried;
     struct ps_quiet quiet;
     ps_quiet_begin(&quiet);
     uint32_t slot = ps_obtain(path, (size_t)bytes), unseen_are = atomic_load(&ps->unseen_are), app;
@@ -96,7 +108,7 @@ static const char *library_path(char *const *environment) {
     return "";
 }
 
-int ps_exec_before(const char *path, char *const *environment) {
+int ps_exec_before(const char *path, char *const *environment, enum ps_way way) {
     char line[FIRST_LINE + 1];
     for (int scripts = 0; scripts < SCRIPTS; scripts++) {
         int error = ps_await_program(AT_FDCWD, path, true);
@@ -109,7 +121,7 @@ int ps_exec_before(const char *path, char *const *environment) {
         if (!next) {
             enum ps_unseen unseen = has_more_rights(fd) ? PS_PRIVILEGED : ps_elf_unseen(fd);
             error = ps_await_objects_of(path, fd, library_path(environment));
-            if (unseen && !error) error = unseen_starts(fd, unseen);
+            if (unseen && !error) error = unseen_starts(fd, unseen, way);
         }
         PS_KERNEL(SYS_close, fd, 0, 0, 0, 0, 0);
         if (!next) return error;
@@ -125,10 +137,10 @@ static bool can_be_run(const char *path) {
            !PS_KERNEL(SYS_faccessat2, AT_FDCWD, path, X_OK, AT_EACCESS, 0, 0);
 }
 
-int ps_exec_before_search(const char *file, char *const *environment) {
+int ps_exec_before_search(const char *file, char *const *environment, enum ps_way way, char *found) {
     char candidate[PATH_MAX];
     size_t name = strlen(file);
-    if (!name || strchr(file, '/')) return name ? ps_exec_before(file, environment) : 0;
+    if (!name || strchr(file, '/')) return name ? ps_exec_before(file, environment, way) : 0;
     const char *list = getenv("PATH");
     if (!list) list = "/bin:/usr/bin";
     for (;;) {
@@ -139,7 +151,10 @@ int ps_exec_before_search(const char *file, char *const *environment) {
             memcpy(candidate + bytes, file, name + 1);
             int error = ps_await_program(AT_FDCWD, candidate, true);
             if (error) return error;
-            if (can_be_run(candidate)) return ps_exec_before(candidate, environment);
+            if (can_be_run(candidate)) {
+                if (found) strcpy(found, candidate);
+                return ps_exec_before(candidate, environment, way);
+            }
         }
         list += strcspn(list, ":");
         if (!*list++) return 0;
@@ -148,7 +163,7 @@ int ps_exec_before_search(const char *file, char *const *environment) {
 
 int ps_exec_before_at(int dirfd, const char *path, int flags, char *const *environment) {
     char room[PATH_MAX], link[64];
-    if (path[0] == '/' || (path[0] && dirfd == AT_FDCWD)) return ps_exec_before(path, environment);
+    if (path[0] == '/' || (path[0] && dirfd == AT_FDCWD)) return ps_exec_before(path, environment, PS_BY_EXEC);
     if (!path[0] && !(flags & AT_EMPTY_PATH)) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
     long bytes = PS_KERNEL(SYS_readlinkat, AT_FDCWD, link, room, sizeof room - 1, 0, 0);
@@ -156,5 +171,5 @@ int ps_exec_before_at(int dirfd, const char *path, int flags, char *const *envir
     if (bytes <= 0 || (size_t)bytes + more + 2 > sizeof room) return 0;
     if (more) room[bytes++] = '/';
     memcpy(room + bytes, path, more + 1);
-    return ps_exec_before(room, environment);
+    return ps_exec_before(room, environment, PS_BY_EXEC);
 }

@@ -440,6 +440,8 @@ enum ps_opening {
 PS_API uint32_t ps_writer_opened(uint32_t process, uint32_t slot, uint32_t app, unsigned how);
 /* Once per holding that was inherited or found a file, at its first write or truncation. */
 PS_API void ps_writer_wrote(uint32_t process, uint32_t holding, uint32_t slot, uint32_t app);
+/* The bytes of an inherited one count as those of the process that has opened it, if it has it still, and as its close. */
+PS_API void ps_writer_told(uint32_t process, uint32_t holding);
 PS_API void ps_writer_closed(uint32_t process, uint32_t holding); /* the last duplicate in this process is gone */
 PS_API uint32_t ps_held_slot(uint32_t process, uint32_t holding); /* PS_NONE if free */
 
@@ -458,6 +460,8 @@ PS_API uint32_t ps_process_fork(uint32_t parent);
 PS_API void ps_process_became(uint32_t process);
 PS_API void ps_process_forked(uint32_t process, pid_t pid);
 PS_API void ps_process_started(uint32_t process, pid_t pid);
+/* This process becomes one of the workflow in place of another, which lives on and holds nothing any more: its supervisor. */
+PS_API uint32_t ps_process_take_over(uint32_t other);
 PS_API void ps_process_end(uint32_t process);  /* at exit, by itself: its closes count, state ENDED */
 /* By the server once the process is gone: frees the slot. What it still holds is let go without counting as closed. */
 PS_API void ps_process_reap(uint32_t process);

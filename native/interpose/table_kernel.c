@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <linux/stat.h>
 
+int (*ps_say_through)(void);
+
 void ps_say(const char *format, ...) {
     static _Atomic uint32_t said;
     char line[PS_NAME_MAX + 512];
@@ -24,7 +26,9 @@ void ps_say(const char *format, ...) {
     if (bytes < 0) return;
     if ((size_t)bytes > sizeof line - 2) bytes = (int)sizeof line - 2;
     line[bytes++] = '\n';
-    ps_sys(SYS_write, 2, (long)line, bytes, 0, 0, 0);
+    int fd = ps_say_through ? ps_say_through() : 2;
+    ps_sys(SYS_write, fd, (long)line, bytes, 0, 0, 0);
+    if (ps_say_through) ps_sys(SYS_close, fd, 0, 0, 0, 0, 0);
 }
 
 uint64_t ps_birth_of(pid_t pid, char *state) {

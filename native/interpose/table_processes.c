@@ -116,6 +116,15 @@ void ps_writer_wrote(uint32_t process, uint32_t holding, uint32_t slot, uint32_t
     if (!(atomic_load(&ps_slots[slot].flags) & PS_REMOVED)) made_by(slot, app); /* else it has no name to be seen by */
 }
 
+void ps_writer_told(uint32_t process, uint32_t holding) {
+    struct ps_process *p = process_at(process);
+    _Atomic uint32_t *place = holding_at(p, holding, false);
+    uint32_t value = place ? atomic_load(place) : 0;
+    if (!(value & PS_HELD_INHERITED)) return;
+    held_by_parent(p, holding, value);
+    atomic_fetch_and(place, ~PS_HELD_WRITTEN);
+}
+
 void ps_writer_closed(uint32_t process, uint32_t holding) {
     _Atomic uint32_t *place = holding == PS_NONE ? NULL : holding_at(process_at(process), holding, false);
     if (place) release(process_at(process), holding, place, true);
@@ -275,6 +284,28 @@ void ps_process_forked(uint32_t process, pid_t pid) {
     }
     ps_unlock(&ps->mutex);
     if (is_mute) ps_note(PS_NOTE_FORK, PS_NONE, process, (uint64_t)pid);
+}
+
+uint32_t ps_process_take_over(uint32_t other) {
+    struct ps_process *from = process_at(other);
+    char ignored;
+    pid_t pid = own_pid();
+    /* Of the same parent, under the same handles: what was inherited from there is still asked for there. */
+    uint32_t process = fill(from->app, from->logic, from->parent, pid, ps_birth_of(pid, &ignored));
+    if (process == PS_NONE) return PS_NONE;
+    _Atomic uint32_t *place;
+    for (uint32_t handle = 0; (place = holding_at(from, handle, false)); handle++) {
+        uint32_t value = atomic_load(place);
+        _Atomic uint32_t *copy = value ? holding_at(process_at(process), handle, true) : NULL;
+        if (!copy) continue;
+        atomic_store(copy, value);
+        atomic_store(place, 0);
+    }
+    ps_self = process;
+    ps_self_app = from->app;
+    atomic_store(&process_at(process)->state, PS_ALIVE);
+    ps_note(PS_NOTE_FORK, PS_NONE, process, (uint64_t)pid);
+    return process;
 }
 
 void ps_process_end(uint32_t process) {

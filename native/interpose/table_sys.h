@@ -121,6 +121,8 @@ PS_API void ps_commit_if_closed(struct ps_slot *slot, uint32_t number);
 /* Files of the managed directory, by name. */
 PS_API int ps_stat_name(const char *name, size_t bytes, uint64_t *size, unsigned *mode, bool *of_this_run);
 PS_API uint64_t ps_birth_of(pid_t pid, char *state); /* field 22 of /proc/pid/stat, 0 = no such process */
+/* Where a line for the user goes, to be closed afterwards; NULL: stderr. A supervisor has the stderr of its program. */
+extern int (*ps_say_through)(void) PS_API;
 PS_API void ps_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 PS_API bool ps_seen_by_kernel(uint32_t slot, int fd, uint64_t start, uint64_t end);
 

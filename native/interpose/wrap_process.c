@@ -106,19 +106,38 @@ PS_WRAPS int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t *action
     return REAL(posix_spawn_file_actions_destroy)(actions);
 }
 
+/* A program that is to be supervised is executed by one that has the library: only a process itself can put itself under
+ * a supervisor, and libc leaves none of ours between its fork and its exec. */
+static int spawn_launcher(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                          const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
+    char launcher[PATH_MAX];
+    size_t n = 0;
+    if (!ps_supervisor(launcher)) return EIO;
+    while (argv && argv[n]) n++;
+    char **words = alloca((n + 4) * sizeof *words);
+    words[0] = launcher;
+    words[1] = "launch";
+    words[2] = (char *)path;
+    for (size_t i = 0; i <= n; i++) words[3 + i] = argv ? argv[i] : NULL;
+    return REAL(posix_spawn)(pid, launcher, actions, attributes, words, envp);
+}
+
 /* libc executes the program in the child, unseen: the wait is here. */
 static int spawn(spawner *real, pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
     if (!ps_active() || !ps_is_path(path)) return real(pid, path, actions, attributes, argv, envp);
     pid_t started = 0;
-    char room[PATH_MAX];
+    char room[PATH_MAX], found[PATH_MAX] = "";
     int kept = errno, error;
-    if (real == REAL(posix_spawnp) && !strchr(path, '/')) error = ps_exec_before_search(path, envp);
-    else error = ps_exec_before(after_actions(actions, path, room) ? room : path, envp);
+    if (real == REAL(posix_spawnp) && !strchr(path, '/')) error = ps_exec_before_search(path, envp, PS_BY_SPAWN, found);
+    else error = ps_exec_before(after_actions(actions, path, room) ? room : path, envp, PS_BY_SPAWN);
     errno = kept;
-    if (error) return error;
+    bool launches = error == PS_LAUNCH;
+    if (error && !launches) return error;
     uint32_t child = ps_child_before();
-    error = real(&started, path, actions, attributes, argv, ENVIRONMENT(envp));
+    char *const *environment = ENVIRONMENT(envp);
+    if (launches) error = spawn_launcher(&started, found[0] ? found : path, actions, attributes, argv, environment);
+    else error = real(&started, path, actions, attributes, argv, environment);
     if (child != PS_NONE) {
         if (error) ps_process_reap(child);
         else ps_process_started(child, started);
@@ -150,13 +169,13 @@ PS_WRAPS int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *action
 /* ---- exec -------------------------------------------------------------------------------------------------------------- */
 
 PS_WRAPS int execve(const char *path, char *const argv[], char *const envp[]) {
-    int error = ps_active() && ps_is_path(path) ? ps_exec_before(path, envp) : 0;
+    int error = ps_active() && ps_is_path(path) ? ps_exec_before(path, envp, PS_BY_EXEC) : 0;
     if (error) return ps_fail(error);
     return REAL(execve)(path, argv, ENVIRONMENT(envp));
 }
 PS_WRAPS int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
 PS_WRAPS int execvpe(const char *file, char *const argv[], char *const envp[]) {
-    int error = ps_active() && ps_is_path(file) ? ps_exec_before_search(file, envp) : 0;
+    int error = ps_active() && ps_is_path(file) ? ps_exec_before_search(file, envp, PS_BY_EXEC, NULL) : 0;
     if (error) return ps_fail(error);
     return REAL(execvpe)(file, argv, ENVIRONMENT(envp));
 }

@@ -1,4 +1,4 @@
-"""Programs that the library cannot get into: named once, held until their turn, refused if so wanted."""
+"""Programs that neither take the library nor can be supervised: named once, held until their turn, refused if so."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.interpose.stage import Puppet, Stage, aged
+from tests.interpose.stage import Puppet, Stage, aged, staged
 
+from penstock.streaming.native import interposer_path
 from penstock.streaming.table_records import AppState, Flag, Note, Unseen, UnseenAre, Violation, WaitKind
 
 COPIES = """
@@ -25,6 +27,14 @@ int main(int argc, char **argv) {
 }
 """
 HERE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """With a library that has no supervisor beside it."""
+    library = shutil.copy(interposer_path(), tmp_path)
+    with staged(tmp_path / "root", library=library) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.streaming import programs
 from penstock.streaming.programs import examine, examine_command, programs_of
 
 
@@ -61,8 +62,15 @@ def static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "main"
 
 
-def test_a_static_program_is_refused_with_the_reason(static_program: Path) -> None:
-    assert "linked statically" in examine(str(static_program)).reason
+def test_a_static_program_is_refused_with_the_reason_unless_it_is_supervised(
+    static_program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for why in ("the kernel is too old", ""):
+        monkeypatch.setattr(programs, "why_not_supervised", lambda why=why: why)
+        verdict = examine(str(static_program))
+        assert verdict.ok == (not why)
+        assert "linked statically" in (verdict.reason if why else verdict.supervised)
+        assert verdict.reason.endswith(why)
 
 
 def elf(machine: int, *, interpreter: str = "", note: bytes = b"", bits: int = 2) -> bytes:
@@ -100,7 +108,10 @@ HERE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
         (b"echo a script without a first line\n", ""),
     ],
 )
-def test_what_the_file_of_a_program_tells(tmp_path: Path, content: bytes, words: str) -> None:
+def test_what_the_file_of_a_program_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, words: str
+) -> None:
+    monkeypatch.setattr(programs, "why_not_supervised", lambda: "it is a test")
     program = tmp_path / "program"
     program.write_bytes(content)
     program.chmod(0o755)
@@ -144,7 +155,7 @@ def test_a_command_is_judged_in_its_own_folder_with_its_own_path(tmp_path: Path)
     program.chmod(0o755)
     for name, path in (("tool", "bin"), ("./bin/tool", "/nowhere")):
         (verdict,) = examine_command(name, {"PATH": path}, str(tmp_path))
-        assert "statically" in verdict.reason
+        assert "statically" in verdict.reason + verdict.supervised
 
 
 @pytest.mark.parametrize(

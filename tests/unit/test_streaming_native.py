@@ -28,3 +28,24 @@ def test_a_path_that_cannot_be_preloaded_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(native, "__file__", str(folder / "native.py"))
     with pytest.raises(ConfigError, match="cannot be preloaded"):
         native.interposer_path()
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("exit 0", ""),
+        ("echo the kernel is too old; exit 1", "the kernel is too old"),
+        ("exit 3", "its supervisor ended with 3"),
+        ("", "its supervisor does not run: "),
+        (None, "this penstock was built without its supervisor"),
+    ],
+)
+def test_whether_programs_can_be_supervised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str | None, reason: str
+) -> None:
+    monkeypatch.setattr(native, "__file__", str(tmp_path / "native.py"))
+    if program is not None:
+        (tmp_path / "penstock_supervisor").write_text(f"#!/bin/sh\n{program}\n" if program else "\0")
+        (tmp_path / "penstock_supervisor").chmod(0o755)
+    found = native.why_not_supervised.__wrapped__()
+    assert found.startswith(reason) and bool(found) == bool(reason)

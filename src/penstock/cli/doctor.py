@@ -54,7 +54,7 @@ def doctor(
 
 def _all_checks() -> Iterator[Check]:
     local = (_python, _settings, _machine, _shared_memory, _in_memory, _temporary, _storage, _leftovers)
-    for look in (*local, _sockets, _open_files, _extras, _mpi, _round_trip):
+    for look in (*local, _sockets, _open_files, _supervisor, _extras, _mpi, _round_trip):
         yield from _guarded(look)
 
 
@@ -63,7 +63,9 @@ def _program(name: str) -> Iterator[Check]:
 
     verdict = examine(name)
     where = verdict.way or name
-    if verdict.ok:
+    if verdict.supervised:
+        yield Check("✓", "program", f"{where} can be streamed, supervised: {verdict.supervised}")
+    elif verdict.ok:
         yield Check("✓", "program", f"{where} can be streamed")
     else:
         advice = "run its workflow with --batch, or give it files of its own (exclude)" if verdict.path else ""
@@ -300,6 +302,16 @@ def _open_files() -> Iterator[Check]:
         yield Check("✓", "open files", "no limit" if soft == resource.RLIM_INFINITY else f"up to {soft}")
     else:
         yield Check("!", "open files", f"only {soft} allowed", f"raise it: ulimit -n {min(4096, hard)}")
+
+
+def _supervisor() -> Iterator[Check]:
+    from penstock.streaming.native import why_not_supervised
+
+    if why := why_not_supervised():
+        advice = "such programs begin when the steps before theirs are over; all others are streamed as ever"
+        yield Check("!", "supervisor", f"static, Go and musl programs cannot be supervised: {why}", advice)
+    else:
+        yield Check("✓", "supervisor", "static, Go and musl programs can be streamed, supervised")
 
 
 def _extras() -> Iterator[Check]:

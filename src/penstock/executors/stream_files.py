@@ -179,7 +179,8 @@ class AttemptStreams:
 
 @lru_cache(maxsize=256)
 def _can_be_reached(command: str | tuple[str, ...], search: str, folder: str) -> bool:
-    return all(verdict.ok or not verdict.path for verdict in examine_command(command, {"PATH": search}, folder))
+    verdicts = examine_command(command, {"PATH": search}, folder)
+    return all((verdict.ok and not verdict.supervised) or not verdict.path for verdict in verdicts)
 
 
 def _wait(call: Any, *arguments: int) -> None:

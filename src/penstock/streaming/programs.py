@@ -1,9 +1,10 @@
 """Can this program be streamed? Read from its file, before it is started.
 
 The library gets into a program through the dynamic loader (LD_PRELOAD) and wraps functions of libc. A program without
-loader, for another machine, with more rights than its user, or that goes around libc cannot be reached. ``run`` and
-``exec`` refuse such a program with the reason; ``penstock doctor PROGRAM`` shows the same words. One that a step makes
-cannot be judged yet: the library does that when it is started.
+loader, for another machine, with more rights than its user, or that goes around libc cannot be reached. Where the
+kernel allows it, most of them are supervised instead (native/interpose/supervise.h). ``run`` and ``exec`` refuse one
+for which neither works, with the reason; ``penstock doctor PROGRAM`` shows the same words. One that a step makes cannot
+be judged yet: the library does that when it is started.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from penstock.streaming.native import why_not_supervised
 
 if TYPE_CHECKING:
     from penstock.streaming.rules.coverage import Rules
@@ -54,10 +57,12 @@ class Verdict(Struct, frozen=True):
     way: str = ""
     #: where it was looked for, or the interpreter of a script that was reached
     places: tuple[str, ...] = ()
+    #: why the library cannot get into it, where a supervisor stands in for the library
+    supervised: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether the library can get into it."""
+        """Whether the library can get into it, or a supervisor can stand in for the library."""
         return not self.reason
 
 
@@ -78,7 +83,10 @@ def examine(program: str, search: str | None = None, folder: str = ".") -> Verdi
                 head = file.read(4096)
             if not head.startswith(b"#!"):
                 against = _against_file(path) or _against_elf(path, head)
-                return Verdict(program, path, against, " → ".join(way), looked_for)
+                supervised = _unreached(path, head) if not against else ""
+                if supervised and (why := why_not_supervised()):
+                    against, supervised = f"{supervised}; and it cannot be supervised: {why}", ""
+                return Verdict(program, path, against, " → ".join(way), looked_for, supervised)
         except OSError as error:
             return Verdict(program, path, f"it cannot be read: {error.strerror}", " → ".join(way), looked_for)
         looked_for = _interpreters(head, search, folder)
@@ -210,11 +218,18 @@ def _against_elf(path: str, head: bytes) -> str:
     machine = _MACHINES.get(struct.unpack_from("<H", head, 18)[0], "another machine")
     if machine != platform.machine():
         return f"it is built for {machine}, this machine is {platform.machine()}"
+    return ""
+
+
+def _unreached(path: str, head: bytes) -> str:
+    """Why the library cannot get into a program of this machine."""
+    if not head.startswith(b"\x7fELF"):
+        return ""
     interpreter = _loader(path, head)
     if _is_go(path, head):
         return "it is a Go program: its runtime calls the kernel itself and never passes through libc"
     if interpreter is None:
-        return "it is linked statically: there is no loader that could bring the library in; link it dynamically"
+        return "it is linked statically: there is no loader that could bring the library in"
     if "musl" in os.path.basename(interpreter):
         return f"it is linked against musl ({interpreter}), the library against glibc"
     return ""

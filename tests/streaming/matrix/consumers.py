@@ -108,4 +108,21 @@ CONSUMERS = by_name(
         (CLOSE_UPDATE,),
         fed_by="netcdf3",
     ),
+    # Without the library: supervised, where the machine allows it.
+    Program("busybox", "busybox cp {source} {out}", ("busybox",)),
+    Program("busybox-cat", "busybox cat {source} > {out}", ("busybox",)),
+    Program("busybox-stdin", "busybox tac < {source} > {out}", ("busybox",)),
+    Program("busybox-pipe", "busybox sort {source} | busybox uniq -c | busybox sed 1d > {out}", ("busybox",)),
+    Program("busybox-stat", "busybox stat -c %s {source} > {out}", ("busybox",)),
+    Program(
+        "busybox-sh",
+        "busybox sh -c 'test -s {source} && sort {source} | head -n 9 > {out}; cut -c 1-9 < {source} >> {out}'",
+        ("busybox",),
+    ),
+    Program("busybox-tar", "busybox tar -cf - {source} | busybox tar -xOf - > {out}", ("busybox",)),
+    Program("busybox-gunzip", "busybox gunzip -c {source} > {out}", ("busybox",), fed_by="gzip"),
+    Program("busybox-find", "busybox find {source} -size +1k -exec cat {{}} + > {out}", ("busybox",), ONCE),
+    Program("busybox-fed", "busybox md5sum {source} > {out}", ("busybox",), fed_by="busybox-mv"),
+    Program("go-rclone", "rclone --config= copyto {source} {out}", ("rclone",)),
+    Program("go-rclone-md5", "rclone --config= md5sum {source} > {out}", ("rclone",), fed_by="go-rclone"),
 )

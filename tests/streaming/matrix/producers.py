@@ -87,6 +87,21 @@ PRODUCERS = by_name(
     Program("h5py", "{python} {here}/write_science.py {out} hdf5", ("python:h5py",), REWRITTEN),
     Program("netcdf4", "{python} {here}/write_science.py {out} netcdf", ("python:netCDF4",), REWRITTEN),
     Program("netcdf3", "{python} {here}/write_science.py {out} classic", ("python:netCDF4",), (CLOSE_UPDATE,)),
+    # Without the library: supervised, where the machine allows it.
+    Program("busybox", "busybox cp {seed} {out}", ("busybox",)),
+    Program("busybox-dd", "busybox dd if={seed} of={out} bs=1000 2> /dev/null", ("busybox",)),
+    Program("busybox-pipe", "busybox cat {seed} | busybox tr a-z A-Z | busybox sort > {out}", ("busybox",)),
+    Program("busybox-mv", "busybox cp {seed} {out}.new && busybox mv {out}.new {out}", ("busybox",)),
+    Program(
+        "busybox-sh",
+        "busybox sh -c 'while read -r a b c; do echo $c; done < {seed} > {out}; wc -l < {seed} | cat >> {out}'",
+        ("busybox",),
+        (TERMINATION_NO_UPDATE,),
+    ),
+    Program("busybox-untar", "busybox tar -xf {archive} -C {folder}", ("busybox",), files=("data.one", "data.two")),
+    Program("busybox-sed", "cp {seed} {out}; busybox sed -i s/1/one/ {out}", ("busybox",), (TERMINATION_UPDATE,)),
+    Program("go-rclone", "rclone --config= copyto {seed} {out}", ("rclone",)),
+    Program("go-rclone-cat", "rclone --config= cat {seed} > {out}", ("rclone",), ONCE),
     # What `source` in a shell can read.
     Program("script", "for i in {{1..50}}; do echo 'total=$((total + '$i'))'; done > {out}", rules=ONCE),
 )

@@ -1,5 +1,7 @@
 """What one call costs in an interposed program, over the same call in the plain one: blocks of 4 KiB, in memory.
 
+And what it costs in a static program, which a supervisor holds: in microseconds, since the kernel asks another process.
+
 `calls.c` measures the calls. The file that it reads is made by another step and complete; the one that it writes is an
 output. Plain and interposed take turns; of each, the best and the worst turn are dropped.
 """
@@ -26,14 +28,19 @@ def _row(call: str) -> Row:
     return Row(f"interposed {call} over plain, 4 KiB", "×", measurement, Budget(1.10))
 
 
-ROWS = [_row(call) for call in CALLS]
+def _supervised_row(call: str) -> Row:
+    measurement = Measurement(f"stream_supervised_{call}", "less", __name__, rounds=1, together=True)
+    return Row(f"supervised {call} of a static program", "µs", measurement, Budget(60))
 
 
-def program() -> Path:
-    made = harness.ROOT / "build" / "streaming-calls"
+ROWS = [*(_row(call) for call in CALLS), *(_supervised_row(call) for call in ("open", "stat"))]
+
+
+def program(*options: str) -> Path:
+    made = harness.ROOT / "build" / "-".join(["streaming-calls", *(option.strip("-") for option in options)])
     made.parent.mkdir(exist_ok=True)
     source = Path(runs.__file__).parent / "calls.c"
-    subprocess.run(["gcc", "-O2", str(source), "-o", str(made)], check=True)
+    subprocess.run(["gcc", "-O2", *options, str(source), "-o", str(made)], check=True)
     return made
 
 
@@ -65,14 +72,20 @@ def _read(text: str) -> dict[str, float]:
 
 def main() -> None:
     turns = 2 if "--quick" in sys.argv else TURNS
-    calls = program()
-    ways = {"plain": plain, "interposed": interposed}
-    found = [(way, ways[way](calls)) for _ in range(turns) for way in ways]
+    calls, static = program(), program("-static")
+    ways = {
+        "plain": lambda: plain(calls),
+        "interposed": lambda: interposed(calls),
+        "static": lambda: plain(static),
+        "supervised": lambda: interposed(static),
+    }
+    found = [(way, measured()) for _ in range(turns) for way, measured in ways.items()]
     figures: dict[str, float] = {}
     for call in (*CALLS, "small_file"):
         for way in ways:
             figures[f"{call}_{way}_ns"] = runs.trimmed([took[call] for name, took in found if name == way])
         figures[f"stream_call_{call}"] = figures[f"{call}_interposed_ns"] / figures[f"{call}_plain_ns"]
+        figures[f"stream_supervised_{call}"] = figures[f"{call}_supervised_ns"] / 1000
     emit(figures)
 
 

@@ -243,11 +243,21 @@ static void refuse(const char *table, int error) {
     const char *reason = error == EACCES || error == EPERM ? "it belongs to another user (a step runs as the one who started "
                                                              "the workflow, and does not become another)"
                          : error == ENOENT ? "its server is gone"
+                         : error == EXDEV  ? "it cannot see the files, which are in memory; start it with `penstock stream "
+                                             "exec`, or serve the workflow with --in-place"
                                            : "its server is of another version";
     int bytes = snprintf(line, sizeof line, "penstock: cannot join the workflow of table %s (%s): %s; the program is not "
                          "started\n", table, strerror(error), reason);
     if (bytes > 0) PS_KERNEL(SYS_write, 2, line, (size_t)bytes < sizeof line ? (size_t)bytes : sizeof line - 1, 0, 0, 0);
     PS_KERNEL(SYS_exit_group, 126, 0, 0, 0, 0, 0);
+}
+
+/* Whether the directory is here what it is to the server: files in memory may be mounted over it, for some only. */
+static int see_directory(void) {
+    uint64_t device = atomic_load(&ps->device);
+    struct stat found;
+    if (!device) return 0;
+    return REAL(stat)(ps_root(0)->path, &found) || found.st_dev != device ? EXDEV : 0;
 }
 
 /* "plot" or "plot:3" */
@@ -270,6 +280,7 @@ bool ps_start(char **environment) {
     ps_environment_keep(environment);
     const char *table = ps_is_supervised() ? NULL : ps_environment_table(); /* one of the two will do */
     int error = table ? ps_attach(table) : 0;
+    if (table && !error) error = see_directory();
     if (error) refuse(table, error);
     if (!table) {
         ps_state = PS_INERT;

@@ -139,6 +139,7 @@ struct ps_header { /* 4 KiB; ps_create fills it */
     char abort_text[256];
     _Atomic uint32_t full;      /* bits: 1 slots, 2 names, 4 extents, 8 processes, 16 holding blocks; also if memory is */
     _Atomic uint32_t unseen_are; /* enum ps_unseen_are */
+    _Atomic uint64_t device;    /* what the directory is on, where only the programs of the workflow see it so; else 0 */
 
     _Alignas(64) pthread_mutex_t mutex; /* inserts, links, renames, allocation of blocks */
     _Atomic uint32_t slots_used, blocks_used;

@@ -8,6 +8,7 @@ PS_API int psx_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t e
 PS_API uint64_t psx_awaited(uint32_t slot, uint32_t app);
 PS_API void psx_set_limit(uint64_t limit);
 PS_API void psx_set_unseen(uint32_t unseen_are);
+PS_API void psx_set_device(uint64_t device);
 PS_API void psx_lock_everything(void);
 PS_API void psx_claim_record(void);
 
@@ -29,3 +30,4 @@ void psx_claim_record(void) { atomic_fetch_add(&ps->ring_tail, 1); }
 
 void psx_set_limit(uint64_t limit) { atomic_store(&ps->limit, limit); }
 void psx_set_unseen(uint32_t unseen_are) { atomic_store(&ps->unseen_are, unseen_are); }
+void psx_set_device(uint64_t device) { atomic_store(&ps->device, device); }

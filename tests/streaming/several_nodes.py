@@ -43,6 +43,15 @@ raise SystemExit(launch_serve(Request(config, folder, memory == "memory", False,
 _PATIENT = "60s"
 
 
+#: a program that sees the directory as the server does
+_JOIN = """
+import os, sys
+from penstock.streaming.mounts import join_mounts
+join_mounts(int(sys.argv[1]))
+os.execvp("env", ["env", *sys.argv[2:]])
+"""
+
+
 class Node:
     """One server and the programs that run beside it."""
 
@@ -56,6 +65,7 @@ class Node:
         #: words before a command that runs on this node
         self.inside = inside
         self.server: subprocess.Popen[str] | None = None
+        self.in_memory = False
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.runtime), "PYTHONUNBUFFERED": "1"}
         for variable in ("CAPIO_DIR", "CAPIO_PREFETCH_DATA_SIZE"):
             self.environment.pop(variable, None)
@@ -90,13 +100,14 @@ class Node:
 
     def program(self, app: str, script: str) -> subprocess.Popen[str]:
         """A shell script as a program of the workflow, with the library alone."""
-        library = str(interposer_path())
-        return self.start(
-            ["bash", "-c", textwrap.dedent(script)],
-            PENSTOCK_STREAM_TABLE=self.table,
-            PENSTOCK_STREAM_APP=app,
-            LD_PRELOAD=library,
-        )
+        assert self.server is not None
+        variables = {"PENSTOCK_STREAM_TABLE": self.table, "PENSTOCK_STREAM_APP": app}
+        variables["LD_PRELOAD"] = str(interposer_path())
+        command = ["bash", "-c", textwrap.dedent(script)]
+        if not self.in_memory:
+            return self.start(command, **variables)
+        words = [f"{name}={value}" for name, value in variables.items()]
+        return self.start([sys.executable, "-c", _JOIN, str(self.server.pid), *words, *command])
 
     def run(self, app: str, script: str) -> Ended:
         return ended(self.program(app, script))
@@ -167,6 +178,7 @@ class Cluster:
         memory: bool = False,
     ) -> subprocess.Popen[str]:
         """The server of one node."""
+        node.in_memory = memory
         words = [str(config), str(node.work), "memory" if memory else "", self.listed, node.name, str(self.token)]
         return node.start([sys.executable, "-c", _SERVE, *words, prefetch, limit, listen, lost_after])
 

@@ -17,6 +17,8 @@ from tests.patience import eventually
 from tests.streaming.flows import PAIR, Flow
 from tests.streaming.own_mounts import need_own_mounts, refusing_own_mounts
 
+from penstock.streaming.table import interposer_path
+
 FLOW = """
     name = "looks"
     permanent = ["made*", "old.out", "again/*", "was_folder", "was_file/*"]
@@ -190,11 +192,15 @@ def test_nothing_is_left_when_everything_is_killed(flow: Flow) -> None:
     assert flow.read("precious.txt") == "precious\n"
 
 
-def test_a_program_that_is_started_by_hand_sees_the_same(flow: Flow) -> None:
+def test_a_program_that_is_started_by_hand_sees_the_same_or_is_refused(flow: Flow) -> None:
     need_own_mounts()
     flow.toml('name = "hand"\npermanent = ["new"]\n[[step]]\nname = "a"\noutput = ["new", "old"]\n')
     server = flow.start("serve", "flow.toml", "--memory")
     ended = flow.ended(flow.start("exec", "--app", "a", "--", "sh", "-c", "pwd -P; echo 1 > new; echo 2 > old; ls"))
+    (table,) = memory_dir().glob("penstock-*/table")
+    given = {"LD_PRELOAD": str(interposer_path()), "PENSTOCK_STREAM_TABLE": str(table), "PENSTOCK_STREAM_APP": "a"}
+    other = subprocess.run(["ls"], env=given, cwd=flow.folder, capture_output=True, text=True, check=False)
+    assert other.returncode == 126 and "it cannot see the files, which are in memory" in other.stderr
     server.terminate()
     flow.ended(server).expect()
     assert ended.expect().out == f"{flow.folder}\nconsumer.py\nflow.toml\nnew\nold\nproducer.py\n"

@@ -140,6 +140,8 @@ class Hosting:
             limit=self.settings.limit,
         )
         self._stack.callback(table.close)
+        if self.settings.own_mounts:
+            table.set_device(os.stat(files).st_dev)
         self.server = Server(self.workflow, table, files, self._tell, self.stop, strict=self.settings.strict)
         self.server.on_over = self.changed.set
         self._flow = FlowNotes(self.server, self._tell)

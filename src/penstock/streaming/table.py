@@ -128,6 +128,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "psx_awaited": (_u64, (_u32, _u32)),
     "psx_set_limit": (None, (_u64,)),
     "psx_set_unseen": (None, (_u32,)),
+    "psx_set_device": (None, (_u64,)),
     "psx_lock_everything": (None, ()),
     "psx_claim_record": (None, ()),
 }
@@ -246,6 +247,10 @@ class Table:
     def set_limit(self, limit: int) -> None:
         self.limit = limit
         self.code.psx_set_limit(limit)
+
+    def set_device(self, device: int) -> None:
+        """Programs to which the directory is on another device than this are not to be started."""
+        self.code.psx_set_device(device)
 
     def set_unseen(self, unseen_are: UnseenAre) -> None:
         """Say what is done when a program starts one that the library cannot get into."""

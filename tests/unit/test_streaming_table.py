@@ -446,19 +446,23 @@ def test_a_file_of_an_earlier_run_is_not_born(tmp_path: Path) -> None:
 
 def test_a_writer_too_far_ahead_waits_for_its_reader(tmp_path: Path) -> None:
     with shared_table(tmp_path) as table:
-        table.set_limit(1000)
+        table.set_limit(1_000_000)
         writer, reader = Program(table, MAKE), Program(table, USE)
         writer.opened("out-stream")
-        assert writer.ask(WaitKind.ROOM, "out-stream", 0, 900) == 0
-        writer.wrote("out-stream", 0, 900)
-        ahead = Child(lambda: Program(table, MAKE).wait_room("out-stream", 900, 1400))
+        assert writer.ask(WaitKind.ROOM, "out-stream", 0, 900_000) == 0
+        writer.wrote("out-stream", 0, 900_000)
+        ahead = Child(lambda: Program(table, MAKE).wait_room("out-stream", 900_000, 1_100_000))
         eventually(lambda: sleeper(table, WaitKind.ROOM))
-        reader.consumed("out-stream", 500)
+        reader.consumed("out-stream", 500_000)
+        assert sleeper(table, WaitKind.ROOM)  # what is read takes room until it is given back
+        table.freed(writer.slot("out-stream"), 102_400)
         assert ahead.result() == 0
-        assert writer.ask(WaitKind.ROOM, "out-stream", 1400, 1600) == -1
+        assert writer.ask(WaitKind.ROOM, "out-stream", 1_100_000, 1_200_000) == -1
+        # One larger than a quarter of the limit comes when there is room for a quarter.
+        assert writer.ask(WaitKind.ROOM, "out-stream", 850_000, 9_000_000) == 0
         table.set_flags(writer.slot("out-stream"), Flag.READS_BACK)
-        assert writer.ask(WaitKind.ROOM, "out-stream", 1400, 1600) == 0
-        assert table.consumed_by(writer.slot("out-stream"), USE) == 500
+        assert writer.ask(WaitKind.ROOM, "out-stream", 1_100_000, 1_200_000) == 0
+        assert table.consumed_by(writer.slot("out-stream"), USE) == 500_000
 
 
 def test_reading_what_was_given_back_is_an_error_not_zeros(table: Table, capfd: pytest.CaptureFixture[str]) -> None:

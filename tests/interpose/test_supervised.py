@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -207,7 +208,7 @@ def test_a_program_that_another_step_makes_is_awaited(stage: Stage, program: str
 def test_what_it_inherits_is_whole(stage: Stage, static: str) -> None:
     maker = stage.puppet("maker")
     maker("!file = open('out', 'w'); file.write('one'); file.flush()")
-    taker = Actor(stage, "taker", "sh", "-c", f"{static} read:/dev/stdin < out")
+    taker = Actor(stage, "taker", "sh", "-c", f"{static} input: < out")
     stage.await_wait_for("out", WaitKind.COMMITTED)
     maker("!file.write(' two'); file.close()")
     assert taker.end() == ["one two"]
@@ -320,6 +321,20 @@ def test_what_it_was_killed_over_is_not_final(stage: Stage, program: str) -> Non
     maker.line(), maker.line()
     maker.process.kill()
     maker.end(-signal.SIGKILL)
+    assert_not_final(stage)
+
+
+def test_what_a_child_was_killed_over_is_not_final(stage: Stage, program: str) -> None:
+    """Its parent goes on, and so does their supervisor, which hears of the close that the kernel has made."""
+    maker = Actor(stage, "maker", program, "fork:", "keep:out,half", "sign:")
+    maker.line(), maker.line()
+    (child,) = psutil.Process(maker.process.pid).children()
+    child.kill()
+    maker.end()
+    assert_not_final(stage)
+
+
+def assert_not_final(stage: Stage) -> None:
     eventually(lambda: are_gone(stage))
     stage.reap()
     assert not stage.has("out", Flag.COMMITTED) and stage.info("out").writers == 0
@@ -465,9 +480,14 @@ def test_strictly_it_is_allowed(stage: Stage, static: str) -> None:
 def test_its_pipes_end_with_it(stage: Stage, static: str) -> None:
     """Neither the supervisor nor what it started in the background keeps its output open."""
     reading, writing = os.pipe()
-    daemon = Actor(stage, "maker", static, "fork:at once", "alone:", "sign:", "write:out,x", stdin=reading)
+    ours, its = os.pipe()
+    requests = ["fork:at once", "alone:", "sign:", "write:out,x"]
+    daemon = Actor(stage, "maker", static, *requests, stdin=reading, pass_fds=(its,))
     os.close(reading)
+    os.close(its)
     assert daemon.end() == []
+    assert select.select([ours], [], [], PATIENCE)[0] and os.read(ours, 1) == b""
+    os.close(ours)
     assert supervisors(stage)
     os.close(writing)
     stage.await_flag("out", Flag.COMMITTED)

@@ -27,9 +27,9 @@ static const char *outcome(long result) {
     return text;
 }
 
-static const char *content(const char *path) {
+static const char *content(const char *path) { /* NULL: of the standard input */
     static __thread char text[4096];
-    int fd = open(path, O_RDONLY);
+    int fd = path ? open(path, O_RDONLY) : 0;
     if (fd < 0) return outcome(-1);
     size_t used = 0;
     for (ssize_t got; used < sizeof text - 1 && (got = read(fd, text + used, sizeof text - 1 - used)) > 0;) used += (size_t)got;
@@ -92,6 +92,7 @@ static void handle(char *request, char **argv) {
     const char *what = strsep(&rest, ":"), *a = word(&rest), *b = word(&rest);
     int create = O_WRONLY | O_CREAT;
     if (!strcmp(what, "read")) say(request, content(a));
+    else if (!strcmp(what, "input")) say(request, content(NULL));
     else if (!strcmp(what, "stat")) say(request, about(a, 0));
     else if (!strcmp(what, "lstat")) say(request, about(a, AT_SYMLINK_NOFOLLOW));
     else if (!strcmp(what, "access")) say(request, outcome(access(a, R_OK)));
@@ -142,8 +143,9 @@ static void handle(char *request, char **argv) {
         int status = 0;
         if (!*a) waitpid(child, &status, 0);
         exit(WEXITSTATUS(status));
-    } else if (!strcmp(what, "alone")) { /* without the standard streams, as a daemon */
-        for (int fd = 1; fd <= 2; fd++) close(fd), open("/dev/null", O_WRONLY);
+    } else if (!strcmp(what, "alone")) { /* without what it has inherited, as a daemon */
+        for (int fd = 1; fd < 64; fd++) close(fd);
+        for (int fd = 1; fd <= 2; fd++) open("/dev/null", O_WRONLY);
     } else if (!strcmp(what, "exec")) {
         execv(argv[1], argv + 1);
         say(request, outcome(-1));

@@ -137,6 +137,7 @@ SECTIONS: dict[str, Callable[[Bench], str]] = {
         "streaming_calls",
         "streaming_costs",
         "streaming_earlier_run",
+        "streaming_memory",
         "streaming_nodes",
         "streaming_shapes",
         "streaming_overlap",

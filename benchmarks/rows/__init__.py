@@ -48,6 +48,7 @@ ORDER = (
     "streaming_calls",
     "streaming_costs",
     "streaming_earlier_run",
+    "streaming_memory",
     "streaming_nodes",
     "streaming_shapes",
     "streaming_overlap",

@@ -62,6 +62,9 @@ class Flow:
     steps: tuple[Step, ...]
     results: tuple[str, ...]
     folders: tuple[str, ...] = field(default=())
+    #: what is kept of a run in memory
+    permanent: tuple[str, ...] = ()
 
     def toml(self) -> str:
-        return f'name = "{self.name}"\n' + "\n".join(step.toml() for step in self.steps)
+        kept = f"permanent = {json.dumps(self.permanent)}\n" if self.permanent else ""
+        return f'name = "{self.name}"\n{kept}' + "\n".join(step.toml() for step in self.steps)

@@ -95,10 +95,10 @@ def run(flow: Flow, way: str) -> tuple[Ran, dict[str, bytes]]:
         return times_of(times, took), results_of(flow, work)
 
 
-def run_streamed(flow: Flow, work: Path, environment: dict[str, str]) -> None:
+def run_streamed(flow: Flow, work: Path, environment: dict[str, str], *options: str) -> None:
     """`penstock stream run` in a folder that is there."""
     (work / "workflow.toml").write_text(flow.toml(), encoding="utf-8")
-    command = [sys.executable, "-m", "penstock.cli", "stream", "run", "--no-log", "workflow.toml"]
+    command = [sys.executable, "-m", "penstock.cli", "stream", "run", "--no-log", *options, "workflow.toml"]
     done = subprocess.run(
         command, cwd=work, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )

@@ -311,3 +311,17 @@ def test_punching_gives_room_back_and_keeps_the_rest() -> None:
         assert path.read_bytes()[-100:] == b"b" * 100
     finally:
         path.unlink()
+
+
+def test_what_nobody_foresaw_while_files_come_home_is_not_kept_quiet(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    (tmp_path / "from" / "file").write_text("content")
+
+    def delivered(name: str, size: int) -> None:
+        raise ValueError(f"nobody expects {name}")
+
+    drain = Drain(str(tmp_path / "from"), str(tmp_path / "to"), delivered)
+    drain.submit("file")
+    with pytest.raises(ValueError, match="nobody expects file"):
+        drain.finish()

@@ -54,8 +54,9 @@ class Departure:
         self._server: Server | None = None
         self._warned = False
         if placed:
-            told = lambda name, size: tell(FileDelivered(name, size))  # noqa: E731
-            self._drain = Drain(placed.source, placed.home, told, placed.staging)
+            self._drain = Drain(
+                placed.source, placed.home, lambda name, size: tell(FileDelivered(name, size)), placed.staging
+            )
             self._used_before, free = _used_and_free(os.path.dirname(placed.source))
             self._capacity = free if capacity is None else min(capacity, free)
 

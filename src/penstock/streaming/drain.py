@@ -17,7 +17,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from penstock.streaming.changes import is_removal_mark
@@ -56,6 +56,7 @@ class Drain:
         self._delivered = delivered
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-drain")
         self._waiting: dict[str, None] = {}
+        self._carried: list[Future[None]] = []
         self._stamps: dict[str, _Stamp] = {}
         self._lock = threading.Lock()
         #: what could not be delivered, and why
@@ -65,7 +66,7 @@ class Drain:
         """Deliver a file soon; one that is waiting already is delivered once."""
         with self._lock:
             if not self._waiting:
-                self._thread.submit(self._carry)
+                self._carried.append(self._thread.submit(self._carry))
             self._waiting[name] = None
 
     def _carry(self) -> None:
@@ -146,6 +147,8 @@ class Drain:
     def finish(self) -> None:
         """Return when all is delivered. What was delivered and was removed or renamed since goes from its place too."""
         self._thread.shutdown(wait=True)
+        for carried in self._carried:
+            carried.result()  # what nobody foresaw took the other files of its batch along: never in silence
         for name in self._stamps:
             if self._is_gone(name):
                 with contextlib.suppress(OSError):

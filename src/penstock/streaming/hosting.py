@@ -202,9 +202,8 @@ class Hosting:
         return placed.files
 
     async def _listen(self, folders: RunFolders) -> None:
-        stop = lambda: self.stop("somebody asked for its end")  # noqa: E731
         began = Began(self.root, self.environment, self.settings.own_mounts)
-        control = Control(self.server, self.status, stop, began)
+        control = Control(self.server, self.status, lambda: self.stop("somebody asked for its end"), began)
         await control.start(folders.identity.control)
         self._stack.push_async_callback(control.close)
         ticking = asyncio.create_task(self._tick())

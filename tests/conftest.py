@@ -18,6 +18,7 @@ import signal
 import socket
 import stat
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +44,19 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     move_out()
+
+
+@pytest.hookimpl(tryfirst=True)  # before it is asked which are long
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the variants of a test that is marked ``one_in(n)``, each nth is for every day, the others are long."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is not None:
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % mark.args[0]:
+                item.add_marker("long")
+            seen[test] += 1
 
 
 class Surroundings:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.patience import PATIENCE
+from tests.trees import everything_below
 
 import penstock
 from penstock import FILE_IN, FILE_INOUT, FILE_OUT, constraint, io, task, wait_on
@@ -71,7 +72,7 @@ def layer_of(path: Any, folder: Path) -> str:
 
 def files_below(*folders: Path) -> list[str]:
     """Everything that lies in some folders, folders included."""
-    return sorted(str(found.relative_to(folder.parent)) for folder in folders for found in folder.rglob("*"))
+    return sorted(str(found.relative_to(folder.parent)) for folder in folders for found in everything_below(folder))
 
 
 class Turnstile:

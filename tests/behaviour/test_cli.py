@@ -18,7 +18,7 @@ from tests.mpi_here import needs_mpi
 from tests.own_place import user_environment
 
 from penstock.cli import quick
-from penstock.cli.app import app as typer_app
+from penstock.cli.app import app_for
 from penstock.observe import records
 from penstock.observe.log import read_log
 
@@ -323,12 +323,12 @@ def test_what_the_quick_parser_understands_typer_understands_alike(arguments: li
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("penstock.cli.launch.launch", launch)
         with pytest.raises(SystemExit):
-            typer_app(["run", *arguments], prog_name="penstock")
+            app_for(["run"])(["run", *arguments], prog_name="penstock")
     assert seen == [understood]
 
 
 def test_the_quick_parser_knows_every_option_of_run() -> None:
-    group: Any = typer.main.get_command(typer_app)
+    group: Any = typer.main.get_command(app_for(["run"]))
     options = {
         option
         for parameter in group.commands["run"].params
@@ -336,6 +336,22 @@ def test_the_quick_parser_knows_every_option_of_run() -> None:
         if option.startswith("-")
     }
     assert options - {"--help", "-h"} == {*quick._VALUES, *quick._SWITCHES, "-m", "--module"}
+
+
+@pytest.mark.parametrize("words", [["run"], ["doctor"], ["store", "list"], ["stream", "check"]], ids=" ".join)
+def test_typer_reads_only_the_verb_that_was_asked_for(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app_for(words))
+    for word in words:
+        assert list(command.commands) == [word]
+        command = command.commands[word]
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["rnu"], ["stream"], ["stream", "-h"], ["stream", "rnu"]], ids=str)
+def test_help_and_mistakes_know_every_verb(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app_for(words))
+    if words[:1] == ["stream"]:
+        command = command.commands["stream"]
+    assert len(command.commands) > 5
 
 
 def test_the_quick_way_imports_neither_typer_nor_rich(shell: Shell) -> None:

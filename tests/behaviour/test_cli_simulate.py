@@ -16,7 +16,7 @@ import pytest
 from tests.own_place import user_environment
 from typer.testing import CliRunner
 
-from penstock.cli.app import app
+from penstock.cli.app import app_for
 from penstock.observe.log import read_log
 from penstock.observe.records import NodeJoined, RunEnded
 
@@ -108,7 +108,7 @@ class Simulate:
             assert not shown.stderr
         else:  # no program is run: there is no need for a process of its own
             run = ["simulate", str(self.folder / arguments[0]), "--json", str(target), "--quiet", *arguments[1:]]
-            assert CliRunner().invoke(app, run, catch_exceptions=False).exit_code == 0
+            assert CliRunner().invoke(app_for(["simulate"]), run, catch_exceptions=False).exit_code == 0
         return json.loads(target.read_text())["analysis"]  # type: ignore[no-any-return]
 
 
@@ -365,7 +365,7 @@ def test_a_sweep_that_is_interrupted_leaves_nothing(simulate: Simulate, number: 
     ],
 )
 def test_a_mistake_is_told_before_anything_runs(simulate: Simulate, arguments: list[str], said: str) -> None:
-    shown = CliRunner().invoke(app, ["simulate", *arguments, "--", "3"])
+    shown = CliRunner().invoke(app_for(["simulate"]), ["simulate", *arguments, "--", "3"])
     assert shown.exit_code == 2
     assert said in shown.stderr and shown.stderr.count("\n") == 1
     assert "called" not in shown.stdout

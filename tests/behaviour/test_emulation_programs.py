@@ -82,6 +82,7 @@ def write(size: int) -> str:
 CONGESTING = ((1, 10.0 * MB), (8, 40.0 * MB), (32, 10.0 * MB))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("count", "aggregate"), [(1, 10 * MB), (2, 14.3 * MB), (8, 40 * MB), (32, 10 * MB)])
 @in_a_quiet_moment
 def test_processes_together_get_what_the_curve_says(device: Device, count: int, aggregate: float) -> None:

@@ -24,6 +24,7 @@ futures = [executor.submit(note, "later") for _ in range(20)]
 """
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("arguments", ["2", ""], ids=["own", "current"])
 @pytest.mark.parametrize(
     ("ending", "status"),

@@ -80,6 +80,7 @@ print(json.dumps(wait_on(total), sort_keys=True))
 """
 
 
+@pytest.mark.parametrize("mode", ["inline"], indirect=True)  # it has a runtime of its own
 @pytest.mark.parametrize(
     "environ", [{"PENSTOCK_CPUS": "2"}, {"PENSTOCK_MODE": "inline"}, {}], ids=["2", "inline", "none"]
 )

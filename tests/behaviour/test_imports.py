@@ -118,6 +118,7 @@ def test_a_package_run_as_a_program(script: Any, module: Any, environ: dict[str,
     assert (done.stdout, done.stderr, done.returncode) == ("42 2\n", "", 0)
 
 
+@pytest.mark.one_in(3)
 @MODES
 @pytest.mark.parametrize("import_mode", ["prepend", "importlib"])
 def test_a_test_module_that_waits_when_it_is_collected(

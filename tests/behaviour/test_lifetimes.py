@@ -12,6 +12,7 @@ import pytest
 from tests import patience
 from tests.behaviour.modes import only_workers
 from tests.own_place import memory_dir
+from tests.trees import everything_below
 
 import penstock
 from penstock import INOUT, delete_object, share, task, wait_on
@@ -54,7 +55,7 @@ def look(box: Any) -> Any:
 def stored() -> int:
     """Bytes of this program's large objects in shared memory."""
     folders = memory_dir().glob("penstock-*")
-    files = [file for folder in folders for file in folder.rglob("*")]
+    files = [file for folder in folders for file in everything_below(folder)]
     total = 0
     for file in files:
         try:

@@ -107,3 +107,133 @@ class Hidden:
 def test_they_keep_their_methods_and_data(script: Any, settings: str) -> None:
     (script.folder / "hidden.py").write_text(HIDDEN)
     script(PROGRAM.replace("{settings}", settings))
+
+
+SLOTS = """
+import abc, dataclasses
+import penstock
+from penstock import INOUT, task
+
+@dataclasses.dataclass(slots=True)
+class Point:
+    x: int
+    def moved(self):
+        return Point(self.x + 1)
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class Fixed:
+    x: int
+
+@dataclasses.dataclass(slots=True, weakref_slot=True)
+class Named(Point):
+    name: str = "none"
+
+@dataclasses.dataclass(slots=True)
+class Inside(abc.ABC):
+    x: int
+    point: Point = dataclasses.field(default_factory=lambda: Point(5))
+
+class Plain:
+    __slots__ = ("x", "__hidden")
+    def __init__(self, x):
+        self.x = self.__hidden = x
+    def __eq__(self, other):
+        return (self.x, self.__hidden) == (other.x, other.__hidden)
+
+class Open(Plain):
+    __slots__ = ("__dict__", "__weakref__", "more")
+
+class None_:
+    __slots__ = ()
+    def __init__(self, x):
+        pass
+    def __eq__(self, other):
+        return type(self) is type(other)
+
+class One:
+    __slots__ = "x"
+    def __init__(self, x):
+        self.x = x
+    def __eq__(self, other):
+        return self.x == other.x
+
+@task(returns=1)
+def make(kind, *args):
+    return kind(*args)
+
+@task(it=INOUT)
+def replace(it, other):
+    assert hasattr(it, "__dict__") == isinstance(it, Open)
+    if not isinstance(it, Open):
+        try:
+            it.unknown = 1
+        except (AttributeError, TypeError):  # the latter from frozen classes, of which the interpreter has two
+            pass
+        else:
+            raise AssertionError("it is not as at home")
+    for cls in type(it).__mro__:
+        for name in getattr(cls, "__slots__", ()):
+            name = f"_{cls.__name__}{name}" if name.startswith("__h") else name
+            if hasattr(other, name) and name not in ("__dict__", "__weakref__"):
+                object.__setattr__(it, name, getattr(other, name))
+
+with penstock.Runtime({settings}):
+    for kind in (Point, Fixed, Named, Inside, Plain, Open, One, None_):
+        made = make(kind, 3).result()
+        assert type(made) is kind and made == kind(3), made
+        own = kind(1)
+        replace(own, kind(2))
+        assert penstock.wait_on(own) is own and own == kind(2), own
+    opened = Open(1)
+    opened.free = 4
+    assert make(lambda it: it.free + it.x, opened).result() == 5
+    assert make(Point.moved, Point(1)).result() == Point(2)
+"""
+
+
+@pytest.mark.parametrize("settings", ["cpus=2", "mode='inline'", "cpus=2, strict=True"])
+def test_instances_with_slots_come_back(script: Any, settings: str) -> None:
+    script(SLOTS.replace("{settings}", settings))
+
+
+UNLOADABLE = """
+import penstock
+from penstock import INOUT, task
+
+def back(where):
+    import os
+    if os.getpid() == where:
+        raise ValueError("not here")
+    return Odd()
+
+class Odd:
+    home = __import__("os").getpid()
+    def __reduce__(self):
+        return back, (self.home if hasattr(self, "touched") else 0,)
+
+@task(it=INOUT)
+def touch(it):
+    it.touched = True
+
+@task(returns=1)
+def make():
+    it = Odd()
+    it.touched = True
+    return it
+
+with penstock.Runtime(cpus=1):
+    it = Odd()
+    touch(it)
+    waits = {"what tasks have made of an object": lambda: penstock.wait_on(it), "task make#": make().result}
+    for says, wait in waits.items():
+        try:
+            wait()
+        except penstock.SerializationError as error:
+            assert says in str(error) and "not here" in str(error) and "task 0" not in str(error), error
+        else:
+            raise AssertionError("it came back")
+"""
+
+
+def test_what_cannot_be_loaded_is_named(script: Any) -> None:
+    script(UNLOADABLE)

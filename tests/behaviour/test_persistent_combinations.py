@@ -151,11 +151,11 @@ class TestHandedOverEarly:
 @pytest.mark.parametrize("together", [gathered, bundle])
 def test_several_values_as_one_keep_the_states_of_all(together: Any) -> None:
     values = [
-        Value(b"\x80\x05N.", states=["a\n1"]),
+        Value(b"\x80\x05N.", states=("a\n1",)),
         Value(b"\x80\x05N."),
-        Value(b"\x80\x05N.", states=["b\n2", "a\n1"]),
+        Value(b"\x80\x05N.", states=("b\n2", "a\n1")),
     ]
-    assert together(values).states == ["a\n1", "b\n2"] and together(values[1:2]).states == []
+    assert together(values).states == ("a\n1", "b\n2") and together(values[1:2]).states == ()
 
 
 # --- MPI --------------------------------------------------------------------------------------------------------------

@@ -96,7 +96,10 @@ with penstock.Runtime(strict=True, cpus=1):
 
 
 def test_importing_penstock_imports_no_store(script: Script) -> None:
-    program = "import sys, penstock; print([m for m in sys.modules if m.startswith(('redis', 'penstock.persistent.'))])"
+    program = (
+        "import sys; from penstock import task, wait_on; "
+        "print([m for m in sys.modules if m.startswith(('redis', 'penstock.persistent.'))])"
+    )
     assert script(program).stdout == "['penstock.persistent.where']\n"
 
 

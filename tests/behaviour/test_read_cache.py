@@ -163,7 +163,7 @@ def test_least_recently_read_go_first_and_the_capacity_is_kept() -> None:
     [
         Value(b"small"),
         value(1, 10, Piece(1, False, 64, 100_000)),
-        Value(Piece(1, False, 0, 10), [], ["id\ntoken"]),
+        Value(Piece(1, False, 0, 10), (), ("id\ntoken",)),
     ],
     ids=["small", "buffers in the store", "persistent objects"],
 )

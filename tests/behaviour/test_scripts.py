@@ -131,6 +131,53 @@ print(scaled(1).result(), scaled.map([1, 2]).results())
 
 
 @MODES
+def test_a_class_changed_while_tasks_update_its_instances(script: Any, environ: dict[str, str]) -> None:
+    done = script(
+        """
+from penstock import task, wait_on
+
+class Rates:
+    table = {"a": 1}
+
+class Model:
+    rate = 1
+
+    def __init__(self):
+        self.seen = []
+
+    @task
+    def step(self):
+        self.seen.append((self.rate, Model.rate, Rates.table["a"]))
+
+@task
+def look(model):
+    return Rates.table["a"]
+
+@task
+def level(cls):
+    return cls.level
+
+def of_a_local_class():
+    class Plain:
+        level = 0
+
+    seen = [level(Plain)]
+    Plain.level = 1
+    return wait_on([*seen, level(Plain)])
+
+model, looked = Model(), []
+for number in range(3):
+    Model.rate = Rates.table["a"] = number
+    model.step()
+    looked.append(look(model))  # which was made by a worker that knew the classes as they were
+print(wait_on(looked), wait_on(model).seen, of_a_local_class())
+""",
+        **environ,
+    )
+    assert done.stdout == "[0, 1, 2] [(0, 0, 0), (1, 1, 1), (2, 2, 2)] [0, 1]\n"
+
+
+@MODES
 def test_a_global_changed_in_place_between_calls(script: Any, environ: dict[str, str]) -> None:
     done = script(
         """
@@ -811,3 +858,41 @@ def test_again():
         "import sys, pytest\nsys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', 'test_mine.py']))", PENSTOCK_CPUS="2"
     )
     assert "2 passed" in done.stdout
+
+
+@MODES
+def test_what_a_task_leaves_beside_its_file_is_told_of_once(script: Any, environ: dict[str, str]) -> None:
+    done = script(
+        """
+import os
+from pathlib import Path
+from penstock import FILE_INOUT, FILE_OUT, barrier, task
+
+os.environ["PENSTOCK_CPUS"] = "1"
+
+@task(path=FILE_OUT)
+def index(path, count):
+    Path(path).write_text("text")
+    for number in range(count):
+        Path(f"{path}.{number}").write_text("index")
+
+@task(path=FILE_INOUT, on_failure="ignore")
+def fail(path):
+    Path(f"{path}.half").write_text("half")
+    raise ValueError("not now")
+
+folder = Path("made")
+folder.mkdir()
+index(folder / "a", 0)
+fail(folder / "a")
+index(folder / "b", 2)
+index(folder / "c", 1)
+barrier()
+print(sorted(os.listdir(folder)))
+""",
+        **environ,
+    )
+    assert done.stdout == "['a', 'b', 'c']\n"
+    assert done.stderr.count("penstock:") == 1
+    assert "task index left 'b.0' and 1 more beside " in done.stderr
+    assert "writes as 'path': what no argument names is removed" in done.stderr

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import array
+import random
 import threading
 import time
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import BytesIO, StringIO
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -274,6 +276,49 @@ def test_a_container_of_updated_objects() -> None:
         update(bag, list.append, 9)
     assert wait_on(bags) == [[0, 9], [1, 9], [2, 9]]
     assert all(a is b for a, b in zip(bags, originals, strict=True))
+
+
+@task(source=INOUT)
+def use(source: Any, action: str, *args: Any) -> Any:
+    return getattr(source, action)(*args)
+
+
+class Dice(random.Random):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "action", "args", "look"),
+    [
+        (lambda: random.Random(3), "random", (), random.Random.random),
+        (lambda: Dice(3), "random", (), Dice.random),
+        (lambda: np.random.default_rng(3), "random", (), lambda source: float(source.random())),
+        (lambda: np.random.default_rng(3), "spawn", (1,), lambda source: float(source.spawn(1)[0].random())),
+        (lambda: np.random.RandomState(3), "randn", (), lambda source: float(source.randn())),
+        (lambda: np.random.PCG64(3), "random_raw", (), lambda source: int(source.random_raw())),
+        (lambda: StringIO("abcde"), "write", ("xy",), lambda source: (source.tell(), source.getvalue())),
+        (lambda: BytesIO(b"abcde"), "read", (2,), BytesIO.read),
+        (lambda: ValueError("x"), "__init__", ("y", 2), lambda error: error.args),
+    ],
+    ids=["Random", "its subclass", "Generator", "spawn", "RandomState", "PCG64", "StringIO", "BytesIO", "exception"],
+)
+def test_what_is_kept_beside_attributes_is_brought_up_to_date(make: Any, action: str, args: Any, look: Any) -> None:
+    good, here = make(), make()
+    for _ in range(2):
+        getattr(good, action)(*args)
+        use(here, action, *args)
+    assert wait_on(here) is here
+    assert look(here) == look(good)
+
+
+def test_what_cannot_be_brought_up_to_date_comes_back_anew() -> None:
+    items = iter([1, 2, 3])
+    use(items, "__next__")
+    newest = wait_on(items)
+    assert (list(newest), list(items)) == ([2, 3], [1, 2, 3])
+    error = FileNotFoundError(2, "not there", "a")
+    use(error, "__setattr__", "filename", "b")
+    assert wait_on(error).filename == "b"
 
 
 def test_an_array_of_another_shape_comes_back_as_the_value() -> None:

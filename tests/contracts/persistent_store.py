@@ -17,10 +17,14 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+from tests.moments import SOME_MOMENTS, moments
 
 from penstock.errors import MissingObject, StorageError, StoreUnreachable
 from penstock.persistent.stores import Store, Wanted
 from penstock.persistent.upkeep import clean, collect, inspect, settle
+
+#: what a writer that is killed may have been about to do
+CHANGES = ["put", "keep", "delete", "drop"]
 
 #: the edges of what is in the manifest, of what travels together, and of blocks
 SIZES = [0, 1, 100, 16 * 1024, 16 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 300_000]
@@ -327,10 +331,11 @@ class PersistentStoreContract:
 
     # --- a writer is killed -----------------------------------------------------------------------------------------
 
-    def test_a_killed_writer_leaves_the_old_state_or_the_new_one(self, store: Store) -> None:
+    @SOME_MOMENTS
+    def test_a_killed_writer_leaves_the_old_state_or_the_new_one(self, store: Store, every: int) -> None:
         old, new = [content(1, 200_000)], [content(2, 210_000)]
         seen = set()
-        for moment in range(100):
+        for moment in moments(100, every, first=0):
             store.put("x", old, "Kind")
             survived = self._killed_at(moment, store, lambda mine: mine.put("x", new, "Kind"))
             fresh = self.another(store)
@@ -342,8 +347,11 @@ class PersistentStoreContract:
                 break
         assert survived and seen == {False, True} and moment > 2
 
-    @pytest.mark.parametrize("change", ["put", "keep", "delete", "drop"])
-    def test_what_a_killed_writer_leaves_is_removed_by_who_comes_next(self, store: Store, change: str) -> None:
+    @SOME_MOMENTS
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_what_a_killed_writer_leaves_is_removed_by_who_comes_next(
+        self, store: Store, change: str, every: int
+    ) -> None:
         """At whatever step it was killed: one state is left, whole, and no byte that is not of it."""
 
         def write(mine: Store) -> None:
@@ -357,7 +365,7 @@ class PersistentStoreContract:
                 if change == "drop":
                     mine.drop("x", now)
 
-        for moment in range(100):
+        for moment in moments(100, every, CHANGES.index(change), first=0):
             store.put("x", [content(1, 200_000)], "Kind")
             survived = self._killed_at(moment, store, write)
             collect(store)

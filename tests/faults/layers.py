@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.faults.storage_tasks import WHOLE, content
 from tests.own_place import memory_dir
+from tests.trees import everything_below
 
 import penstock
 from penstock.engine.checks import check
@@ -32,7 +33,7 @@ def start(*layers: dict[str, Any], **settings: Any) -> penstock.Runtime:
 
 def remains(*mounts: Path | str) -> list[str]:
     """Whatever lies on layers."""
-    return sorted(str(path) for mount in mounts for path in Path(mount).rglob("*"))
+    return sorted(str(path) for mount in mounts for path in everything_below(mount))
 
 
 def names_in(folder: Path) -> list[str]:

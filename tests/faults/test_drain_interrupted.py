@@ -35,14 +35,20 @@ def read_for_ever(path):
     arrive("reading")
     signal.pause()
 
-def slow_moves(at, seconds):
-    # The {{at}}-th file says that it is under way, and takes its time.
+def moves_until_interrupted(at):
+    # The {{at}}-th file says that it is under way, and is that until Ctrl-C has come.
+    interrupted, interrupt = threading.Event(), signal.getsignal(signal.SIGINT)
+    def note(*args):
+        interrupted.set()
+        interrupt(*args)
+    signal.signal(signal.SIGINT, note)
     moves, real = [], housekeeping.relocate
     def relocate(*args, **kwargs):
         moves.append(args)
         if len(moves) == at:
             arrive("moving")
-            time.sleep(seconds)
+            while not interrupted.wait(0.1):  # inline, this is in the main thread, which is to notice
+                pass
         real(*args, **kwargs)
     housekeeping.relocate = relocate
 
@@ -192,11 +198,12 @@ assert read(home + "/1").result() == content(11)
 
 # --- on the way home ----------------------------------------------------------------------------------------------
 
-AT_ITS_END = "slow_moves({at}, {seconds})\n"
-IN_STOP = "slow_moves({at}, {seconds})\npenstock.stop()\n"
-IN_A_TRY = "slow_moves({at}, {seconds})\ntry:\n    penstock.stop()\nfinally:\n    print('went on')\n"
+AT_ITS_END = "moves_until_interrupted({at})\n"
+IN_STOP = "moves_until_interrupted({at})\npenstock.stop()\n"
+IN_A_TRY = "moves_until_interrupted({at})\ntry:\n    penstock.stop()\nfinally:\n    print('went on')\n"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize(
     ("mode", "ending"),
@@ -204,7 +211,7 @@ IN_A_TRY = "slow_moves({at}, {seconds})\ntry:\n    penstock.stop()\nfinally:\n  
     ids=["at its end", "in stop", "in a try", "inline"],
 )
 def test_ctrl_c_on_the_way_home_ends_soon_and_loses_nothing(place: Place, mode: str, ending: str, at: int) -> None:
-    with place.program(ending.format(at=at, seconds=0.4), mode) as program:
+    with place.program(ending.format(at=at), mode) as program:
         assert program.arrival() == "moving"
         family = program.family()
         program.interrupt_group()
@@ -221,7 +228,7 @@ def test_ctrl_c_on_the_way_home_ends_soon_and_loses_nothing(place: Place, mode: 
 
 
 def test_ctrl_c_twice_on_the_way_home_loses_nothing(place: Place) -> None:
-    with place.program(AT_ITS_END.format(at=1, seconds=1.0)) as program:
+    with place.program(AT_ITS_END.format(at=1)) as program:
         assert program.arrival() == "moving"
         program.interrupt_group()
         program.interrupt_group()
@@ -236,7 +243,7 @@ def test_ctrl_c_twice_on_the_way_home_loses_nothing(place: Place) -> None:
 def test_signal_on_the_way_home_leaves_every_file_home_or_linked(
     place: Place, number: signal.Signals, mode: str
 ) -> None:
-    with place.program(AT_ITS_END.format(at=2, seconds=600), mode) as program:
+    with place.program(AT_ITS_END.format(at=2), mode) as program:
         assert program.arrival() == "moving"
         family = program.family()
         program.signal(number)

@@ -36,7 +36,8 @@ for number in range(2000):
         armed.set()
         future = add(number)
         fired.wait()
-        time.sleep(600)  # the signal was sent: this does not last
+        while True:  # the signal was sent: this does not last, also if it came right before a sleep
+            time.sleep(0.05)
     except KeyboardInterrupt:
         pass
     fired.wait()

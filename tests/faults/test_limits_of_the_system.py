@@ -16,7 +16,7 @@ SOURCE = str(Path(penstock.__file__).parents[1])
 PROGRAM = """
 import resource, sys
 import numpy as np
-from penstock import Runtime, program, task
+from penstock import INOUT, Runtime, program, task
 
 def limit(kind, number):
     resource.setrlimit(kind, (number, number))
@@ -28,6 +28,10 @@ def make():
 @task
 def take(array):
     return array.size
+
+@task(array=INOUT)
+def change(array):
+    array += 1
 
 @task
 def hold():
@@ -54,6 +58,10 @@ CASES = {
         "with Runtime(cpus=1):\n    limit(resource.RLIMIT_FSIZE, 100_000)\n    take(np.ones(1_000_000)).result()\n",
         ["File too large", "ulimit -f", "100000"],
     ),
+    "file sizes of memory that tasks share": (
+        "with Runtime(cpus=1):\n    limit(resource.RLIMIT_FSIZE, 100_000)\n    change(np.ones(1_000_000)[1:])\n",
+        ["cannot share 8000000 bytes", "ulimit -f", "100000"],
+    ),
     "file sizes of programs": (
         "limit(resource.RLIMIT_FSIZE, 100_000)\nwith Runtime(cpus=1): write(sys.argv[1]).result()\n",
         ["ulimit -f"],
@@ -61,6 +69,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", CASES)
 def test_a_limit_is_named(case: str, tmp_path: Path) -> None:
     text, expected = CASES[case]

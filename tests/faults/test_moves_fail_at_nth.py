@@ -20,6 +20,7 @@ from tests.faults.failing_moves import CHANGING, INTERRUPTIBLE, Disk, Story, be_
 from tests.faults.layers import assert_home, assert_sums, folder_in_memory, layer, names_in, remains, start
 from tests.faults.programs import takes_less_than
 from tests.faults.storage_tasks import content
+from tests.moments import SOME_MOMENTS, moments
 from tests.patience import eventually
 
 import penstock
@@ -78,11 +79,14 @@ def test_scenario_without_a_fault(tmp_path: Path, memory: Path) -> None:
 MOVEMENT = pytest.mark.parametrize("movement", [True, False], ids=["moving", "resting"])
 
 
+@SOME_MOMENTS
 @MOVEMENT
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EINTR], ids=errno.errorcode.get)
-def test_any_call_that_fails_once_loses_nothing(tmp_path: Path, memory: Path, error: int, movement: bool) -> None:
+def test_any_call_that_fails_once_loses_nothing(
+    tmp_path: Path, memory: Path, error: int, movement: bool, every: int
+) -> None:
     only = INTERRUPTIBLE if error == errno.EINTR else ()  # the others cannot fail so: nothing would happen
-    for number in range(1, MOST_CALLS):
+    for number in moments(MOST_CALLS, every, error):
         (memory / f"{number}").mkdir()
         story = Story(tmp_path / f"{number}", memory / f"{number}", data_movement=movement)
         with Disk(number, failing(error), only=only).at_work() as disk:
@@ -95,8 +99,9 @@ def test_any_call_that_fails_once_loses_nothing(tmp_path: Path, memory: Path, er
     assert 30 < number < MOST_CALLS
 
 
-def test_disk_that_fails_for_good_at_any_call_loses_nothing(tmp_path: Path, memory: Path) -> None:
-    for number in range(1, MOST_CALLS):
+@SOME_MOMENTS
+def test_disk_that_fails_for_good_at_any_call_loses_nothing(tmp_path: Path, memory: Path, every: int) -> None:
+    for number in moments(MOST_CALLS, every):
         (memory / f"{number}").mkdir()
         story = UnforgivingStory(tmp_path / f"{number}", memory / f"{number}")
         with Disk(number, failing(errno.EIO), for_good=True).at_work() as disk, takes_less_than(60):
@@ -119,9 +124,10 @@ class UnforgivingStory(Story):
 # --- the program is killed ----------------------------------------------------------------------------------------
 
 
+@SOME_MOMENTS
 @MOVEMENT
-def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path, movement: bool) -> None:
-    for number in range(1, MOST_CALLS):
+def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path, movement: bool, every: int) -> None:
+    for number in moments(MOST_CALLS, every, movement):
         (memory / f"{number}").mkdir()
         journal = tmp_path / f"journal-{number}"
         story = Story(tmp_path / f"{number}", memory / f"{number}", journal=journal, data_movement=movement)

@@ -95,6 +95,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", FAILURES)
 def test_a_rank_that_fails_fails_the_task_at_once(runtime: Runtime, how: str) -> None:
     """The others wait in a barrier for it; they are killed."""

@@ -136,6 +136,7 @@ with penstock.Runtime(store={store!r}, mode="parallel", cpus=1):
 """
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT", "SIGUSR1"])
 def test_states_that_a_program_kept_for_its_readers_do_not_outlive_it(address: str, tmp_path: Path, end: str) -> None:
     """However it ends; of one that is killed, the next program removes them."""

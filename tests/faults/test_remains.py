@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.moments import SOME_MOMENTS, moments
 from tests.own_place import user_environment
 from tests.patience import becomes
 
@@ -85,14 +86,17 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@SOME_MOMENTS
 @pytest.mark.parametrize("mode", MODES)
-def test_whatever_a_run_leaves_that_is_killed_while_it_starts_goes_with_the_next(place: Place, mode: str) -> None:
+def test_whatever_a_run_leaves_that_is_killed_while_it_starts_goes_with_the_next(
+    place: Place, mode: str, every: int
+) -> None:
     whole = place.run(mode)
     assert whole.returncode == 0, whole.stderr
-    moments = int(whole.stdout)
-    assert moments >= 3
+    count = int(whole.stdout)
+    assert count >= 3
     left = set()
-    for last in range(1, moments + 1):
+    for last in moments(count + 1, every):
         killed = place.run(mode, last)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         left.update(place.left())

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.behaviour.modes import Gate
+from tests.faults import programs
 from tests.faults.layers import layer, start
 from tests.patience import eventually
 from tests.unit.engine_rig import BOOM, Rig, call, spec
 
 import penstock
 from penstock import FILE_OUT, constraint, io, task
+from penstock.executors.forkserver import Exited, ForkServer
 from penstock.executors.node import NodeExecutor
 from penstock.model.events import Provided, Warmed
 from penstock.model.tasks import OnFailure
@@ -80,6 +86,44 @@ def test_workers_whose_setup_does_not_end_are_explained(tmp_path: Path, capfd: p
             gate.release_everybody()
         assert "1 nap waits for a worker process to start" in said[0]
         future.result()
+
+
+@task
+def held(gate: Any) -> None:
+    gate.hold()
+
+
+@pytest.mark.parametrize("end", ["killed", "cancelled"])
+def test_a_worker_whose_end_the_fork_server_does_not_tell_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], end: str
+) -> None:
+    """As when the fork server is stopped; a test that stopped it would depend on nobody else continuing it."""
+    real = ForkServer.notices
+    monkeypatch.setattr(
+        ForkServer, "notices", lambda server: [one for one in real(server) if not isinstance(one, Exited)]
+    )
+    gate = programs.Gate(tmp_path)
+    with contextlib.closing(gate):
+        runtime = penstock.start(cpus=2, stall=0.05)
+        executor: Any = runtime.driver.executor
+        futures = [held(gate), held(gate)]  # one goes on: to the engine, tasks run
+        gate.wait_reached(2)
+        eventually(lambda: all(seat.active.pid for seat in executor._seats[:2]))
+        capfd.readouterr()
+        if end == "killed":
+            os.kill(executor._seats[0].active.pid, signal.SIGKILL)
+        else:
+            penstock.cancel(futures[0])
+        said: list[str] = []
+
+        def is_said_twice() -> bool:
+            said.extend(line for line in capfd.readouterr().err.splitlines() if "nobody has told" in line)
+            return len(said) >= 2
+
+        eventually(is_said_twice)
+        assert "1 held waits for the fork server to say that a worker process has ended" in said[0]
+        assert f"kill -CONT {executor._forkserver.pid}" in said[0]
+        penstock.stop(abort=True)
 
 
 @task

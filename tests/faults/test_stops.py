@@ -261,7 +261,7 @@ def test_an_interrupt_while_the_end_waits_for_a_callback_leaves_nothing(monkeypa
     assert control is not None
     join = control.join
 
-    def interrupted() -> None:
+    def interrupted(timeout: float | None = None) -> None:
         join()
         raise KeyboardInterrupt
 

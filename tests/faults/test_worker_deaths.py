@@ -80,11 +80,13 @@ def die_first(how: str, tally: Tally) -> int:
     return tally.count()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", DEATHS)
 def test_killed_worker_has_its_task_retried(runtime: Runtime, tally: Tally, how: str) -> None:
     assert die_first(how, tally).result() == 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", DEATHS)
 def test_task_that_always_kills_its_worker_fails_after_three_attempts_and_says_how(
     runtime: Runtime, tally: Tally, how: str
@@ -720,6 +722,7 @@ def start_grandchild(how: str) -> int:
     return pid
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["in its own session", "abandoned", "forked"])
 @pytest.mark.parametrize("end", ["stop", "abort", "worker killed"])
 def test_grandchildren_do_not_outlive_their_run(runtime: Runtime, how: str, end: str) -> None:

@@ -151,7 +151,7 @@ class World:
         if type(outcome) is FileRef:
             # As the driver does: a file that bears its name needs no version.
             self.held.discard(version)
-            return events.Released(version)
+            return events.Released((version,))
         return None
 
     # --- contents ---------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class World:
     def store(self, token: str) -> Value:
         self.made_segments += 1
         self.segments[self.made_segments] = token
-        return Value(token.encode(), [Piece(self.made_segments, False, 0, 100)])
+        return Value(token.encode(), (Piece(self.made_segments, False, 0, 100),))
 
     def attempts(self) -> list[Attempt]:
         return [attempt for lane in self.lanes.values() for attempt in lane.attempts]

@@ -14,7 +14,7 @@ from tests.properties.storage_files import FileWorld
 
 from penstock.engine.crowding import GRACE
 from penstock.engine.engine import Engine
-from penstock.engine.state import IOTaskRecord
+from penstock.engine.state import IOTaskRecord, TaskRecord
 from penstock.model import events
 from penstock.model.commands import Command, Discard, Launch, Publish, Warm
 from penstock.model.data import FileRef, Slot
@@ -33,6 +33,11 @@ class StorageWorld(FileWorld):
         self.broken = False
         #: when layers said that they are full
         self.said_full: dict[str, float] = {}
+        #: mounts of those from which nothing was removed since: who meets a full layer late need not ask them again
+        self.doubted: set[str] = set()
+        #: tasks that met such a layer, and the one that has just met one
+        self.told_full: set[int] = set()
+        self._told_now: int | None = None
         #: layers that ready tasks are bound to, and since when tasks have been ready
         self._anchors: dict[int, str] = {}
         self._ready_since: dict[int, float] = {}
@@ -75,7 +80,8 @@ class StorageWorld(FileWorld):
 
     def _refuse(self, tasks: list[ModelTask]) -> None:
         """Tasks may be refused if some have waited long for room, while nothing was done that could make any."""
-        assert not self.attempts()
+        # Who was told "full" itself makes no room.
+        assert {attempt.task for attempt in self.attempts()} <= self.told_full
         assert not self.moves
         assert not any(isinstance(errand, Discard) and errand.tell for errand in self.errands)
         waiting_since = min(self._ready_since[task.call.task] for task in tasks)
@@ -84,7 +90,9 @@ class StorageWorld(FileWorld):
             need = task.call.spec.requirements
             assert need.layered, f"{need} was refused for want of room"
             for node in self.nodes.values():
-                free = self._free_layers(node, need, self._anchors[task.call.task])
+                free = {layer.mount for layer in self._free_layers(node, need, self._anchors[task.call.task])}
+                if task.call.task == self._told_now:
+                    free -= self.doubted
                 assert not free, f"{need} was refused, but there is room"
             # Who ignores failures ignores that there is no room, as if it had been tried.
             self.model.end(task, FailureKind.STORAGE_FULL, ran=True)
@@ -99,6 +107,7 @@ class StorageWorld(FileWorld):
     def _launch(self, launch: Launch) -> None:
         assert not self.draining
         super()._launch(launch)
+        self._note_ready(self.engine.state.tasks[launch.task])
         lane = self.lanes[launch.node, launch.lane]
         need = launch.call.spec.requirements
         assert need.io == (launch.lane >= self.nodes[launch.node].cpus)
@@ -183,14 +192,18 @@ class StorageWorld(FileWorld):
         if self.draining:
             return
         for task in ready:
-            anchor = task.anchor if isinstance(task, IOTaskRecord) else ""
-            self._anchors[task.task] = anchor
-            self._ready_since.setdefault(task.task, self.now)
+            anchor = self._note_ready(task)
             for node in self.nodes.values():
                 could = self._fits(node, task.requirements) and self._storage_fits(node, task.requirements, anchor)
                 assert not could, f"{task.label} could run on {node.name}"
         if ready and self.is_still():
             assert self.engine.next_look() is not None, f"{[task.label for task in ready]} wait for ever"
+
+    def _note_ready(self, task: TaskRecord) -> str:
+        """The layer that it is bound to."""
+        self._ready_since.setdefault(task.task, self.now)
+        anchor = self._anchors[task.task] = task.anchor if isinstance(task, IOTaskRecord) else ""
+        return anchor
 
     def _fits(self, node: Node, need: Requirements) -> bool:
         lanes = [lane for lane in self.lanes.values() if lane.node == node.name]
@@ -290,13 +303,21 @@ class StorageWorld(FileWorld):
         launch = attempt.launch
         if launch.layer:
             self.said_full[self._layer(launch).mount] = self.now
+            self.doubted.add(self._layer(launch).mount)
+            self.told_full.add(attempt.task)
         if launch.layer and task.doom is None:
             if launch.in_place:
                 self.model.end(task, FailureKind.STORAGE_FULL, ran=True)
         else:
             self.model.attempt_failed(task, FailureKind.STORAGE_FULL, in_place=bool(launch.in_place))
         failure = Failure(FailureKind.STORAGE_FULL, "no space left on device")
+        self._told_now = attempt.task
         self.tell(events.Failed(attempt.task, launch.attempt, failure, 0.1))
+        self._told_now = None
+
+    def _discard(self, path: str) -> None:
+        super()._discard(path)
+        self.doubted -= {mount for mount in self.doubted if path.startswith(mount)}
 
     def drain(self) -> None:
         """The processes are gone, and nobody waits for a name any more."""

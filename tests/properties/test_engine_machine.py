@@ -205,7 +205,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     def _release(self, version: int) -> None:
         self.world.held.discard(version)
-        self.world.tell(events.Released(version))
+        self.world.tell(events.Released((version,)))
 
     def _release_segment(self, segment: int) -> None:
         self.world.held_segments[segment] -= 1

@@ -238,6 +238,7 @@ class SameLaunches(RuleBasedStateMachine):
         self.world.add(task)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("ageing", [None, 4.0])
 @pytest.mark.parametrize("scheduler", io.io_scheduler_names())
 def test_launches_are_those_of_the_published_algorithms(

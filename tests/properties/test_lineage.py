@@ -151,7 +151,7 @@ class Losses(RuleBasedStateMachine):
             elif large or version % 3:
                 self.made += 1
                 self.segments[self.made] = token
-                outputs.append(Value(token.encode(), [Piece(self.made, False, 0, 100)]))
+                outputs.append(Value(token.encode(), (Piece(self.made, False, 0, 100),)))
             else:
                 outputs.append(Value(token.encode()))
         self.take(self.rig.finish(task, *outputs))

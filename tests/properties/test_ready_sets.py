@@ -196,6 +196,7 @@ class SameDecisions(RuleBasedStateMachine):
 POLICIES: list[Policy] = [Fifo(), Lifo(), Locality(), LoadBalance(), FifoData(), Favourites(), ScoreOnly()]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dead_allowed", [0, 32])
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_the_fast_ready_set_equals_the_naive_one(

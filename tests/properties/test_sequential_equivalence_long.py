@@ -10,7 +10,7 @@ from tests.properties.test_sequential_equivalence import STEPS, outcome
 
 import penstock
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 MODES = {"workers": {"cpus": 2}, "inline": {"mode": "inline"}}
 

@@ -47,7 +47,7 @@ class SmallWorld(World):
         spilled = self.diverted and direct not in self.full  # who cannot write there writes to memory
         if spilled:
             self.on_disk[segment] = direct
-        return Value(token.encode(), [Piece(segment, spilled, 0, 40 + 37 * segment % 160)])
+        return Value(token.encode(), (Piece(segment, spilled, 0, 40 + 37 * segment % 160),))
 
     def _carry_out(self, command: Command) -> events.Event | None:
         match command:

@@ -310,13 +310,15 @@ TestOtherHistories = pytest.mark.timeout(1200)(pytest.mark.long(OtherHistories.T
 
 
 class RefusedHistory(StorageMachine):
-    """A task for which there is never room on the only layer, as random histories seldom have it."""
+    """A task for which there is never room on any layer, as random histories seldom have it."""
 
-    def __init__(self, on_failure: OnFailure) -> None:
+    def __init__(self, on_failure: OnFailure, layers: list[str], pause: float) -> None:
         super().__init__()
         self._begin(StorageRules("fcfs"), Fifo)
-        self.world.join(Node("n0", 1, 100, (), (StorageLayer("fast", "/n0/fast", 12 * MB, 8),), 2))
+        storage = tuple(StorageLayer(name, f"/n0/{name}", 12 * MB, 8) for name in layers)
+        self.world.join(Node("n0", 1, 100, (), storage, 2))
         self._submit(None, TaskSpec(16, "f16", FUNCTIONS[16][0], on_failure=on_failure))
+        self.pause = pause
 
     def refuse(self) -> list[FailureKind | None]:
         """What became of its output, once it has been refused."""
@@ -324,13 +326,18 @@ class RefusedHistory(StorageMachine):
         for _ in range(10):
             for lane in self._io_lanes():
                 world.storage_full(lane)
-            self._tick(10.5)
+            self._tick(self.pause)
         assert not world.model.tasks
         self.teardown()
         return [outcome.kind if isinstance(outcome, Failure) else None for outcome in world.told.values()]
 
 
 @pytest.mark.parametrize("on_failure", OnFailure)
-def test_a_task_that_is_refused_for_want_of_room_is_one_that_failed(on_failure: OnFailure) -> None:
+@pytest.mark.parametrize(
+    ("layers", "pause"), [(["fast"], 10.5), (["fast", "slow"], 4.5)], ids=["found waiting", "found trying"]
+)
+def test_a_task_that_is_refused_for_want_of_room_is_one_that_failed(
+    layers: list[str], pause: float, on_failure: OnFailure
+) -> None:
     expected = None if on_failure is OnFailure.IGNORE else FailureKind.STORAGE_FULL
-    assert RefusedHistory(on_failure).refuse() == [expected]
+    assert RefusedHistory(on_failure, layers, pause).refuse() == [expected]

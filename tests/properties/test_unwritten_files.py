@@ -59,7 +59,7 @@ class World:
         elif type(command) is Publish or type(command) is Discard:
             self.asked.append(command)
         elif type(command) is Settle and type(command.outcome) is FileRef:
-            return [events.Released(command.version)]
+            return [events.Released((command.version,))]
         return []
 
     def call(self, kind: str, fails: bool) -> None:

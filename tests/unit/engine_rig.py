@@ -45,7 +45,7 @@ def value(content: str) -> Value:
 
 def big(*segments: int) -> Value:
     """A value with a buffer in each of these segments."""
-    return Value(b"stream", [Piece(segment, False, 0, 1 << 20) for segment in segments])
+    return Value(b"stream", tuple(Piece(segment, False, 0, 1 << 20) for segment in segments))
 
 
 def spec(name: str = "f", **fields: Any) -> TaskSpec:
@@ -141,7 +141,7 @@ class Rig:
         return self.tell(Provided(version, content))
 
     def release(self, version: int) -> list[Command]:
-        return self.tell(Released(version))
+        return self.tell(Released((version,)))
 
     def hold_segment(self, segment: int) -> list[Command]:
         self.held[segment] += 1

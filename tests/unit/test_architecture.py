@@ -20,10 +20,12 @@ SOURCE = ROOT / "src" / "penstock"
 # What each part may import, besides itself. `<root>` is penstock/__init__.py, the public names.
 _GROUND = {"errors", "units"}
 _DECIDING = _GROUND | {"model", "graph", "tuning", "storage", "scheduling", "engine"}
-_ACTING = _DECIDING | {"data", "persistent", "executors", "sim", "observe"}
+_ACTING = _DECIDING | {"data", "persistent", "executors", "sim", "observe", "own_threads", "alert_waits"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "own_threads": set(),
+    "alert_waits": set(),
     "units": {"errors"},
     "model": _GROUND,
     "graph": _GROUND | {"model"},
@@ -32,10 +34,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scheduling": _GROUND | {"model", "graph", "tuning", "storage"},
     "engine": _DECIDING - {"engine"},
     "data": _DECIDING,
-    "persistent": _GROUND | {"model", "data"},
-    "executors": _DECIDING | {"data", "persistent", "streaming"},
+    "persistent": _GROUND | {"model", "data", "own_threads"},
+    "executors": _DECIDING | {"data", "persistent", "streaming", "own_threads", "alert_waits"},
     "sim": _DECIDING,
-    "observe": _GROUND | {"model"},
+    "observe": _GROUND | {"model", "own_threads", "alert_waits"},
     "streaming": _GROUND | {"model.resources"},
     "runtime": _ACTING | {"version"},
     "api": _ACTING | {"runtime"},

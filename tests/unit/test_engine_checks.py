@@ -88,7 +88,7 @@ def break_missing(state: State) -> None:
 
 
 def break_waiters(state: State) -> None:
-    state.versions[101].waiters.clear()
+    state.versions[101].waiters = ()
 
 
 def break_doom(state: State) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from tests.unit.engine_rig import BOOM, Rig, big, call, launched, settled, spec, updates, value
 
@@ -209,3 +212,13 @@ def test_releasing_twice_does_no_harm() -> None:
     rig.finish(1)
     rig.finish(2)
     assert rig.release(101) == []
+
+
+def test_an_engine_with_tasks_that_wait_goes_when_nobody_has_it() -> None:
+    rig = Rig(lanes=1)
+    rig.submit(call(1), call(2, slots=(101,)), call(3, slots=(101, 102)))
+    assert rig.engine.state.versions[101].waiters
+    state = weakref.ref(rig.engine.state)  # versions are nothing to the garbage collector: they are in no cycle
+    del rig
+    gc.collect()
+    assert state() is None

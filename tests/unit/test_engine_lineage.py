@@ -155,12 +155,12 @@ def test_small_inputs_are_kept() -> None:
     assert rig.empty
 
 
-def test_a_thousand_links() -> None:
+def test_thousands_of_links() -> None:
     rig = Rig(lanes=1)
     rig.checking = False
     delivered(rig, 1, 7)
     last = 101
-    for task in range(2, 20_001):
+    for task in range(2, 5_001):
         rig.tell(Submitted(updates(task, last, last + 1), (last,)))
         last += 1
         rig.finish(task, big(7))
@@ -169,7 +169,7 @@ def test_a_thousand_links() -> None:
     while tasks := launched(commands):
         order += tasks
         commands = rig.finish(tasks[0], big(8))
-    assert order == list(range(1, 20_001))
+    assert order == list(range(1, 5_001))
     rig.release(last)
     assert rig.empty
 
@@ -328,7 +328,7 @@ def test_arguments_that_were_changed_in_place() -> None:
     """The segment is there, but holds what the task made of it."""
     rig = Rig()
     outputs = (Output((0,)),)
-    args = Value(b"args", [Piece(5, False, 0, 1 << 20)])
+    args = Value(b"args", (Piece(5, False, 0, 1 << 20),))
     one = call(1, writes=(101, 102), returns=1, outputs=outputs, segments=(5,), writable_buffers=1)
     one = type(one)(**{name: getattr(one, name) for name in one.__struct_fields__} | {"args": args})
     [launch] = [command for command in rig.submit(one) if isinstance(command, Launch)]
@@ -369,14 +369,14 @@ def test_early_outputs() -> None:
 def test_persistent_objects_that_a_task_changed() -> None:
     rig = Rig()
     rig.submit(call(1, writes=(101, 102), returns=2))
-    rig.finish(1, big(7), Value(b"ref", states=["id\ntoken"]))
+    rig.finish(1, big(7), Value(b"ref", states=("id\ntoken",)))
     assert "persistent objects" in failure_of(lose(rig, 7), 101).message
 
 
 @pytest.mark.parametrize("updated", [False, True])
 def test_persistent_objects_that_a_task_read(updated: bool) -> None:
     rig = Rig()
-    rig.provide(50, Value(b"ref", states=["id\none"]))
+    rig.provide(50, Value(b"ref", states=("id\none",)))
     rig.submit(call(1, slots=(50,)))
     rig.finish(1, big(7))
     if updated:
@@ -484,9 +484,9 @@ def test_small_outputs_have_no_origin() -> None:
 def test_small_buffers_beside_the_pickle_have_no_origin_either() -> None:
     rig = Rig()
     rig.submit(call(1))
-    rig.finish(1, Value(b"array", [b"small", b"buffers"]))
+    rig.finish(1, Value(b"array", (b"small", b"buffers")))
     rig.submit(call(2, slots=(101,)))
-    rig.finish(2, Value(b"array", [b"small"]))
+    rig.finish(2, Value(b"array", (b"small",)))
     assert not rig.engine.state.origins.by_task
 
 

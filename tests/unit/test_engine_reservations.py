@@ -77,6 +77,7 @@ NEEDS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("need", NEEDS, ids=["units", "memory", "gang", "spread gang"])
 @pytest.mark.parametrize("seconds", [0.1, 3.0, 60.0])
 def test_a_task_that_needs_much_starts_in_bounded_time_among_narrow_ones(need: Requirements, seconds: float) -> None:

@@ -277,7 +277,7 @@ def test_new_segments_do_not_go_to_a_layer_whose_room_is_used_up() -> None:
 
 def test_a_segment_spilled_as_it_was_written_counts_where_it_is() -> None:
     rig = SmallRig(2, direct="disk")
-    rig.provide(50_001, Value(b"stream", [Piece(1, True, 0, MB)]))
+    rig.provide(50_001, Value(b"stream", (Piece(1, True, 0, MB),)))
     assert rig.store.used == 0
     assert rig.disk.stored == MB
     assert moves(rig.submit(call(1, slots=(50_001,)))) == [Restore(1, "disk", MB)]
@@ -413,7 +413,7 @@ def test_functions_that_make_much_are_not_sent_far_ahead() -> None:
     for size in (0, 1, 8):
         rig = SmallRig(100, lanes=1)
         rig.submit(*(call(number) for number in range(1, 31)))
-        made = value("x") if not size else Value(b"stream", [Piece(1, False, 0, size << 20)])
+        made = value("x") if not size else Value(b"stream", (Piece(1, False, 0, size << 20),))
         sent[size] = len(launched(rig.finish(1, made, seconds=0.001)))
     assert sent == {0: 9, 1: 4, 8: 2}
 

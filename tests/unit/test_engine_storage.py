@@ -264,6 +264,34 @@ def test_whose_last_attempt_meets_a_full_layer_after_that_while_is_told_what_is_
     assert "fast (/fast) is full" in told[101].message  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("other_is_told_too", [False, True])
+def test_who_meets_a_full_layer_late_is_tried_again_while_another_may_make_room(other_is_told_too: bool) -> None:
+    rig = StorageRig(StorageLayer("fast", "/fast", 100 * MB))
+    w = io("w", bw=1)
+    rig.submit(writes(1, "/a", w), writes(2, "/b", w))
+    rig.fail(1, FULL)
+    if other_is_told_too:
+        rig.fail(2, FULL)
+    rig.tick(1.0)
+    rig.tick(GRACE)
+    told = settled(rig.fail(1, FULL))
+    assert bool(told) == other_is_told_too
+    rig.tick(8.0)
+    assert rig.state(2) is TaskState.RUNNING
+    if not other_is_told_too:
+        assert rig.state(1) is TaskState.RUNNING
+
+
+def test_who_comes_late_to_full_layers_has_a_grace_period_of_its_own() -> None:
+    rig = StorageRig(StorageLayer("fast", "/fast", 100 * MB))
+    w = io("w", bw=1)
+    rig.submit(writes(1, "/a", w))
+    rig.fail(1, FULL)
+    rig.tick(GRACE + 1)
+    rig.submit(writes(2, "/b", w))
+    assert not settled(rig.fail(2, FULL))
+
+
 def test_nobody_is_refused_while_compute_tasks_run_and_everybody_is_looked_at_when_they_end() -> None:
     rig = StorageRig(StorageLayer("fast", "/fast", 100 * MB, 10))
     w = io("w", bw=1, size=8)

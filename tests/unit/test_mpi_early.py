@@ -16,7 +16,7 @@ from penstock.executors.written_files import WrittenFiles
 from penstock.model.data import Value
 from penstock.model.tasks import FailureKind
 
-ONE, TWO = Value(b"one", []), Value(b"two", [])
+ONE, TWO = Value(b"one"), Value(b"two")
 
 
 class Keeper:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from tests.contracts.persistent_store import PersistentStoreContract, content
 from tests.patience import becomes
+from tests.trees import everything_below
 
 from penstock.errors import ConfigError, MissingObject, StorageError, StoreFull, StoreUnreachable
 from penstock.persistent.local import LocalStore
@@ -46,7 +47,7 @@ class TestMemoryStore(PersistentStoreContract):
         assert isinstance(store, MemoryStore)
         return sum(len(block) for blocks in store._blocks.values() for block in blocks)
 
-    def test_a_killed_writer_leaves_the_old_state_or_the_new_one(self, store: Store) -> None:
+    def test_a_killed_writer_leaves_the_old_state_or_the_new_one(self, store: Store) -> None:  # type: ignore[override]
         """It dies with its process."""
 
     def test_what_a_killed_writer_leaves_is_removed_by_who_comes_next(self, store: Store) -> None:  # type: ignore[override]
@@ -67,7 +68,10 @@ class TestLocalStore(PersistentStoreContract):
     def bytes_left(self, store: Store) -> int:
         assert isinstance(store, LocalStore)
         files = [
-            path for name in ("blocks", "writing") for path in Path(store.folder, name).rglob("*") if path.is_file()
+            path
+            for name in ("blocks", "writing")
+            for path in everything_below(Path(store.folder, name))
+            if path.is_file()
         ]
         return sum(path.stat().st_size for path in files)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import subprocess
 import sys
 import types
+from pathlib import Path
+
+import pytest
 
 import penstock
 
@@ -93,8 +97,19 @@ def test_the_public_names_are_these() -> None:
     assert sorted(penstock.__all__) == NAMES
 
 
-def test_no_name_is_listed_twice() -> None:
-    assert len(penstock.__all__) == len(set(penstock.__all__))
+def test_readers_that_do_not_run_it_find_each_name_at_its_home() -> None:
+    tree = ast.parse(Path(penstock.__file__).read_text())
+    (static,) = [node for node in tree.body if isinstance(node, ast.If)]
+    read = {
+        alias.asname: node.module for node in static.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert read == {name: f"penstock.{home}" for name, home in penstock._HOME_OF.items()}
+
+
+def test_a_name_that_is_not_there_is_a_missing_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'penstock' has no attribute 'taks'"):
+        penstock.taks
+    assert not hasattr(penstock, "_taks")
 
 
 def test_every_name_can_be_imported() -> None:
@@ -107,7 +122,7 @@ def test_nothing_else_looks_public() -> None:
     """Besides the listed names only modules and dunders are visible, so that completion shows what is meant."""
     others = {
         name
-        for name, value in vars(penstock).items()
+        for name, value in ((name, getattr(penstock, name)) for name in dir(penstock))
         if not name.startswith("_") and name not in penstock.__all__ and not isinstance(value, types.ModuleType)
     }
     assert others <= {"annotations", "Any", "TYPE_CHECKING"}

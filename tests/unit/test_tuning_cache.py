@@ -78,16 +78,10 @@ def test_a_save_replaces_its_own_and_keeps_the_others(path: str) -> None:
 
 
 def test_an_entry_keeps_the_date_when_it_was_learned(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Clock:
-        day = 1
-
-        @classmethod
-        def now(cls, zone: object) -> datetime:
-            return datetime(2030, 1, cls.day, tzinfo=UTC)
-
-    monkeypatch.setattr(cache_file, "datetime", Clock)
+    day = 1
+    monkeypatch.setattr(cache_file, "_now", lambda: datetime(2030, 1, day, tzinfo=UTC))
     tuning_cache(path).save([entry("a"), entry("b")])
-    Clock.day = 2
+    day = 2
     tuning_cache(path).save([entry("a"), entry("b", seconds=1.0)])
     assert {record.entry.function: record.learned.day for record in tuning_cache(path).records()} == {"a": 1, "b": 2}
     assert json.loads(Path(path).read_text())["entries"][0]["learned"].startswith("2030-01-01")

@@ -164,7 +164,7 @@ def test_buffers_can_be_written_where_that_was_asked_for(store: Store) -> None:
 def test_large_stream_in_frames_is_one_piece(store: Store) -> None:
     content = {number: str(number) for number in range(30_000)}
     value = dump(content, store, "it")
-    assert type(value.data) is Piece and value.buffers == []
+    assert type(value.data) is Piece and value.buffers == ()
     assert load(value, store) == content
     assert load(value, store, slots=True) == content  # by way of a file, as calls with slots are read
     both = dump([content, np.arange(LONG), b"x" * 8 * LONG], store, "it")
@@ -240,7 +240,7 @@ def test_buffer_in_a_mapping_is_the_piece_that_it_is(store: Store) -> None:
     assert part is None  # it would change with the whole
     assert adopted([array[1_000:11_000]], maps) == [Piece(segment, False, 8_000, 80_000)]
     assert other is None
-    assert np.array_equal(load(Value(dump_stream(array, "it")[0], [whole]), store), array)
+    assert np.array_equal(load(Value(dump_stream(array, "it")[0], (whole,)), store), array)
 
 
 def test_small_part_of_a_segment_does_not_keep_all_of_it(store: Store) -> None:

@@ -27,6 +27,9 @@ _OPTIONS = (
     *("label", "duration", "size", "simulated"),
 )
 
+#: types of which no method changes an object: ``task(str.upper)``
+_UNCHANGING = (str, bytes, int, bool, float, complex, tuple, frozenset, range, slice, type(None), object)
+
 
 class CallOptions(TypedDict, total=False):
     """What ``with_options`` may change: what does not concern the function itself, only what is done about a call."""
@@ -95,7 +98,8 @@ def _constraints(declaration: Declaration, written: Any) -> dict[str, Any]:
 def fields(name: str, function: Any, signature: inspect.Signature, written: Mapping[str, Any]) -> dict[str, Any]:
     """What a decorator's arguments say of a task, checked: fields of its declaration."""
     values, directions = divided(name, signature, written)
-    known = _directions(name, signature, directions, values.get("target_direction"))
+    changes = getattr(function, "__objclass__", None) not in _UNCHANGING
+    known = _directions(name, signature, directions, values.get("target_direction"), changes=changes)
     retries = _retries(name, values.get("retries"))
     retry_delay = _seconds(name, "retry_delay", values.get("retry_delay"))
     returns = _returns(name, values.get("returns"), generator=yields(function))
@@ -141,13 +145,14 @@ def divided(
 
 
 def _directions(
-    name: str, signature: inspect.Signature, written: dict[str, Direction], target: Direction | None
+    name: str, signature: inspect.Signature, written: dict[str, Direction], target: Direction | None, *, changes: bool
 ) -> dict[str, Direction]:
-    """The directions of parameters that are not plain IN, that of ``self`` included."""
+    """The directions of parameters that are not plain IN, that of ``self`` included where methods change it."""
     directions = dict(written)
     first = next(iter(signature.parameters), None)
     if first == "self" and "self" not in directions:
-        directions["self"] = INOUT if target is None else as_direction(target, "target_direction", name)
+        usual = INOUT if changes else IN
+        directions["self"] = usual if target is None else as_direction(target, "target_direction", name)
     elif target is not None:
         raise DefinitionError(f"@task of {name}: target_direction is for methods, whose first parameter is self")
     for parameter, direction in directions.items():

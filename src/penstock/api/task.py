@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from types import EllipsisType
+from types import EllipsisType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from penstock.api.mapping import Calls, map_calls
@@ -25,6 +25,9 @@ from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
 
 __all__ = ["Task", "task"]
+
+#: methods of types written in C: ``set.add``, ``str.__len__``
+_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -185,8 +188,12 @@ def _make(function: Any, options: dict[str, Any]) -> Any:
         return type(function)(_make(function.__func__, options))
     if isinstance(function, Task):
         raise DefinitionError(f"{function.declaration.name} is a task already; use @task once, below other decorators")
-    if isinstance(function, type) or not callable(function):
-        raise DefinitionError(f"@task decorates functions and methods, not {function!r}")
+    if isinstance(function, type):
+        raise DefinitionError(
+            f"@task decorates functions and methods, not {function!r}; decorate a function that calls it"
+        )
+    if not callable(function):
+        raise DefinitionError(f"@task decorates functions and methods, not {function!r:.200}")
     name = getattr(function, "__qualname__", repr(function)).replace("<locals>.", "")
     signature = _signature(function)
     return Task(
@@ -198,6 +205,7 @@ def _signature(function: Any) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except ValueError:
-        # A function written in C that does not tell: it takes what it takes.
+        # A function written in C that does not tell: it takes what it takes, and a method an object, as all methods do.
         kinds = inspect.Parameter
-        return inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
+        first = [kinds("self", kinds.POSITIONAL_ONLY)] if isinstance(function, _METHODS) else []
+        return inspect.Signature([*first, kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])

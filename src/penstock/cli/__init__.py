@@ -11,7 +11,11 @@ __all__ = ["main"]
 def main() -> None:
     """Entry point of the ``penstock`` command."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["run"] and "_PENSTOCK_COMPLETE" not in os.environ:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - it was closed: what is said there is for nobody
+    completing = "_PENSTOCK_COMPLETE" in os.environ  # a shell asks what could be said next
+    if arguments[:1] == ["run"] and not completing:
         from penstock.cli.quick import parse_run
 
         if (request := parse_run(arguments[1:])) is not None:
@@ -19,6 +23,6 @@ def main() -> None:
 
             sys.exit(launch(request))
 
-    from penstock.cli.app import app
+    from penstock.cli.app import app_for
 
-    app(prog_name="penstock")
+    app_for(() if completing else arguments)(prog_name="penstock")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from penstock.own_threads import OwnThread
 
 if TYPE_CHECKING:
     from penstock.cli.simulate_command import Command
@@ -92,7 +93,7 @@ def simulate(
     from penstock.errors import ConfigError, PenstockError
 
     if lifeline is not None:
-        threading.Thread(target=_end_with, args=(lifeline,), name="penstock-lifeline", daemon=True).start()
+        OwnThread("lifeline", _end_with, lifeline).start()
     flags = {
         "nodes": nodes,
         "cores": cores,

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
     from penstock.persistent.stores import Store
     from penstock.persistent.upkeep import Report
 
-__all__ = ["store"]
-
-store = typer.Typer(
-    no_args_is_help=True,
-    help="Look after a store of persistent objects.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+__all__ = ["check", "clean", "list_objects"]
 
 Address = Annotated[
     str | None,
@@ -28,7 +22,6 @@ Address = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; sizes in bytes.")]
 
 
-@store.command("list")
 def list_objects(address: Address = None, as_json: Json = False) -> None:
     """List the objects of a store: their classes, sizes, and how many older states are kept of them."""
     from penstock.units import format_size
@@ -54,7 +47,6 @@ def list_objects(address: Address = None, as_json: Json = False) -> None:
             typer.echo("no objects")
 
 
-@store.command()
 def check(address: Address = None, as_json: Json = False) -> None:
     """Say whether a store is in order: objects that have lost bytes, bytes of no object, what dead programs left.
 
@@ -66,7 +58,6 @@ def check(address: Address = None, as_json: Json = False) -> None:
             raise typer.Exit(1)
 
 
-@store.command()
 def clean(
     address: Address = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,

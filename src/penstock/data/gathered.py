@@ -21,8 +21,9 @@ def gathered(values: Sequence[Value]) -> Value:
     parts: list[bytes | Piece] = []
     for value in values:
         parts += [value.data, *value.buffers]
-    states = list(dict.fromkeys(state for value in values for state in value.states))
-    return Value(pickle.dumps(_List(counts, len(parts)), 5, buffer_callback=lambda buffer: None), parts, states)
+    states = tuple(dict.fromkeys(state for value in values for state in value.states))
+    stream = pickle.dumps(_List(counts, len(parts)), 5, buffer_callback=lambda buffer: None)
+    return Value(stream, tuple(parts), states)
 
 
 class _List:

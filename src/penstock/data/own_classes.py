@@ -4,24 +4,37 @@ A class of the main program goes to the workers by value, and with each of its i
 knows it again, but not before it has made another one, of which base classes and metaclasses hear; and it gives the
 class the attributes that it had over there: methods that see other globals, and old data. Here we see to it that a
 class that is known is not made again, and that one that is at home in this process stays as it is.
+
+cloudpickle also makes a class with ``__slots__`` without them, so that its instances have their attributes elsewhere
+than those at home, and do not survive the way back; here it is made with them.
+
+The program may change a class, and says so to workers with the next function that uses it. A value that a worker made
+earlier brings the class as it was then: who only passes a class on knows no better than one who has it.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["leave_own_classes"]
+from penstock.data.wrapped import teach_wrapped
+
+__all__ = ["leave_own_classes", "set_state_if_new"]
+
+#: what any class has, also one that has not been given its state yet
+_OF_ANY_CLASS = frozenset({"__module__", "__doc__", "__dict__", "__weakref__"})
 
 
 @functools.cache
 def leave_own_classes() -> None:
-    """To be called before a class is pickled by value."""
+    """To be called before functions or classes are pickled by value."""
     from cloudpickle import cloudpickle
 
+    teach_wrapped()
     set_state = cloudpickle._class_setstate
 
     @functools.wraps(set_state)  # so that it is pickled by the same name
@@ -29,8 +42,42 @@ def leave_own_classes() -> None:
         return cls if _is_own(cls) else set_state(cls, state)
 
     cloudpickle._class_setstate = set_state_of_others
+    reduce, tracked = cloudpickle._dynamic_class_reduce, cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
+    made_here: weakref.WeakSet[type] = weakref.WeakSet()
+
+    @functools.wraps(reduce)
+    def reduce_as_known(cls: type) -> tuple[Any, ...]:
+        if cls not in tracked:  # it has not come from anywhere, nor been sent before
+            made_here.add(cls)
+        reduced: tuple[Any, ...] = reduce(cls)
+        return reduced if cls in made_here or _is_own(cls) else (*reduced[:-1], set_state_if_new)
+
+    cloudpickle._dynamic_class_reduce = reduce_as_known
+    cloudpickle._class_getnewargs = _with_slots(cloudpickle._class_getnewargs)
     for name in ("_make_skeleton_class", "_make_skeleton_enum"):
         setattr(cloudpickle, name, _unless_known(getattr(cloudpickle, name), cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID))
+
+
+def set_state_if_new(cls: type, state: tuple[dict[str, Any], dict[str, Any]]) -> type:
+    """Give a class its state as somebody knows it who was given it too, unless it has one."""
+    from cloudpickle import cloudpickle
+
+    names = state[0].keys() - _OF_ANY_CLASS
+    if names and names <= vars(cls).keys():
+        return cls
+    given: type = cloudpickle._class_setstate(cls, state)
+    return given
+
+
+def _with_slots(arguments: Callable[[type], tuple[Any, ...]]) -> Callable[[type], tuple[Any, ...]]:
+    @functools.wraps(arguments)
+    def with_slots(cls: type) -> tuple[Any, ...]:
+        kind, name, bases, namespace, *rest = arguments(cls)
+        if "__slots__" in vars(cls) and NamedTuple not in bases:  # which has them by itself, and refuses ours
+            namespace["__slots__"] = vars(cls)["__slots__"]
+        return kind, name, bases, namespace, *rest
+
+    return with_slots
 
 
 def _unless_known(make: Callable[..., type], known: Mapping[str, type]) -> Callable[..., type]:

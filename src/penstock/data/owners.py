@@ -3,18 +3,26 @@
 The owner is what the chain of bases ends in: an array that has memory of its own, a ``bytearray``, an ``array.array``,
 a mapped file, a ctypes object. Where the chain ends in something that does not say which memory it has, nobody can tell
 what else shares it.
+
+A masked array, or one of a class of the program's, never has memory of its own: NumPy makes it a view of a plain array.
+If nobody else has that array, the memory is the view's. It stays so while tasks update it as a whole, when the program
+may have taken views of it meanwhile: `hold` notes that.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from penstock.graph.regions import Region
 
-__all__ = ["Located", "Unknown", "has_memory_of", "is_buffer", "locate"]
+__all__ = ["Located", "Unknown", "has_memory_of", "hold", "is_buffer", "is_more", "let_go", "locate"]
+
+#: references to an array that one view alone has: the view's, a variable's, and getrefcount's
+_UNSHARED = 3
 
 
 class Located(NamedTuple):
@@ -32,6 +40,8 @@ class Located(NamedTuple):
     region: Region
     #: None, or why no task can change it where it is
     obstacle: str | None = None
+    #: the array that has the owner's memory and may be with tasks as a whole: the owner, or what is noted for it
+    holder: Any = None
 
 
 class Unknown(NamedTuple):
@@ -60,6 +70,30 @@ def _is_exporter(kind: type) -> bool:
     return kind.__module__ in ("array", "mmap") and kind.__name__ in ("array", "mmap")
 
 
+#: arrays that tasks update as a whole and whose memory is another's, by the address of that one
+_holders = weakref.WeakValueDictionary[int, Any]()
+
+
+def is_more(obj: Any) -> bool:
+    """Whether a buffer is an array that a view of its memory cannot replace: it has a mask, or other attributes."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(obj, numpy.ndarray | numpy.void):
+        return False
+    plain = (numpy.ndarray, numpy.matrix, numpy.recarray, numpy.memmap, numpy.void, numpy.record)
+    return type(obj) not in plain
+
+
+def hold(obj: Any) -> None:
+    """Tasks update an array as a whole: who finds its memory otherwise is to find this array (`Located.holder`)."""
+    if obj.base is not None:
+        _holders[id(_root(obj, sys.modules["numpy"]))] = obj
+
+
+def let_go(owner: Any) -> None:
+    """Tasks are given an owner's memory itself: what was noted for it is a view of that, like any other."""
+    _holders.pop(id(owner), None)
+
+
 def locate(obj: Any) -> Located | Unknown:
     """Where a buffer lies."""
     from penstock.data.adoption import address
@@ -68,8 +102,13 @@ def locate(obj: Any) -> Located | Unknown:
     numpy = sys.modules.get("numpy")
     kind: Any
     array = numpy is not None and isinstance(obj, numpy.ndarray | numpy.void)
+    private = array and _is_private(obj, numpy)  # asked while no variable here refers to the root
     root = _root(obj, numpy)
-    if numpy is not None and isinstance(root, numpy.ndarray):
+    holder = _holders.get(id(root)) if _holders else None
+    if numpy is not None and (private or holder is obj):
+        root = holder = obj
+        low, high = numpy.lib.array_utils.byte_bounds(root)
+    elif numpy is not None and isinstance(root, numpy.ndarray):
         if not root.flags.owndata:
             return Unknown("the array does not own its memory and does not say who does")
         low, high = numpy.lib.array_utils.byte_bounds(root)
@@ -97,7 +136,20 @@ def locate(obj: Any) -> Located | Unknown:
     covered = region(offset, shape, strides, itemsize)
     if covered.run and not 0 <= covered.lo <= covered.hi <= high - low:
         return Unknown(f"it lies outside of the {type(root).__name__} that it refers to")
-    return Located(root, low, high - low, offset, shape, strides, kind, covered, obstacle)
+    holder = root if holder is None else holder
+    return Located(root, low, high - low, offset, shape, strides, kind, covered, obstacle, holder)
+
+
+def _is_private(obj: Any, numpy: Any) -> bool:
+    """Whether an array is more than its memory, and nobody but the array itself has what that belongs to."""
+    if obj.base is None or not is_more(obj):
+        return False
+    below = obj.base
+    while type(below) is numpy.ndarray and sys.getrefcount(below) <= _UNSHARED:
+        if below.base is None:
+            return bool(below.flags.owndata)
+        below = below.base
+    return False
 
 
 def has_memory_of(obj: Any, other: Any) -> bool:
@@ -145,8 +197,7 @@ def _obstacle(array: Any, root: Any, numpy: Any) -> str | None:
         return "it has Python objects as elements; declare it a collection"
     if isinstance(root, numpy.ndarray) and root.dtype.hasobject:
         return "Python objects lie in the same memory"
-    plain = (numpy.ndarray, numpy.matrix, numpy.recarray, numpy.memmap, numpy.void, numpy.record)
-    return None if type(array) in plain else f"a {type(array).__name__} is more than its memory"
+    return f"a {type(array).__name__} is more than its memory" if is_more(array) else None
 
 
 def _view_obstacle(view: memoryview) -> str | None:

@@ -234,10 +234,8 @@ class Segments:
                 return segment, mapped(descriptor, size, *_PROTECTION[Access.IN_PLACE])
         except OSError as error:
             self.remove(segment)
-            raise PenstockError(
-                f"cannot share {size} bytes between tasks: shared memory ({self.memory_dir}) has no room: "
-                f"{error.strerror}"
-            ) from error
+            why = behind(error) or f"shared memory ({self.memory_dir}) has no room: {error.strerror}"
+            raise PenstockError(f"cannot share {size} bytes between tasks: {why}") from error
 
     def map_shared(self, segment: SegmentId) -> memoryview:
         """The bytes of a shared segment, to be read and changed; the mapping is kept for the next task."""

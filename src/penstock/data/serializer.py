@@ -130,7 +130,7 @@ def pack(
         stored = iter(segments.write(new))
         data = next(stored) if data is None else data
         parts = [next(stored) if part is None else part for part in parts]
-    return Value(data, parts)  # type: ignore[arg-type]
+    return Value(data, tuple(parts))  # type: ignore[arg-type]
 
 
 def load(
@@ -150,7 +150,9 @@ def load(
     ``slots`` says that the object is the call being unpacked, which may refer to slots; ``inside``, that it is in one
     of them. The persistent objects of a call are read together, when all of it is there.
     """
-    if not value.buffers and type(value.data) is bytes and not slots:
+    if not value.buffers and type(value.data) is bytes:
+        if slots:
+            return load_with_slots(value.data, ())
         obj = pickle.loads(value.data)
         if current.unfilled is not None and not inside:
             current.unfilled.fill()

@@ -152,10 +152,10 @@ class ElementFailed(Exception):
         self.failure = failure
 
 
-def referred_states() -> list[str]:
+def referred_states() -> tuple[str, ...]:
     """The states of persistent objects that what was packed last refers to."""
     states, current.referred = current.referred, None
-    return list(dict.fromkeys(states)) if states else []
+    return tuple(dict.fromkeys(states)) if states else ()
 
 
 class SlotRef:

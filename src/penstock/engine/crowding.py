@@ -2,7 +2,8 @@
 
 A device's own word counts more than our sums: one that said it is full takes nothing until something on it is
 deleted, or for a while, since others may make room too. If nothing of this run can make room, tasks that wait for it
-are refused after a grace period, saying what is full: nobody waits for ever in silence.
+are refused after a grace period, saying what is full: nobody waits for ever in silence. Nobody is refused while a task
+runs that may make room; one that was itself told "full" does not count, else two of them could wait for each other.
 """
 
 from __future__ import annotations
@@ -33,9 +34,24 @@ def overflows(state: State, task: IOTaskRecord, device: DeviceRecord | None) -> 
     device.touch()
     state.ledger.full[device] = None
     state.ledger.doubted[device] = None
-    helped = state.now < _note_crowd(state) + GRACE or bool(state.moving or state.discarding)
-    # With several nodes some device is always due to be asked again, so the task might never be found waiting.
-    return helped or any(not other.doubts for other in state.ledger.devices())
+    waiting_since = max(_note_crowd(state), task.ready_since)
+    if state.now < waiting_since + GRACE or _may_make_room(state):
+        return True
+    if any(not other.doubts for other in state.ledger.devices()):
+        return True
+    # Refused here too, not only in `look`: with several nodes some device is always due to be asked again, so the task
+    # might never be found waiting.
+    state.crowded_since = None  # who comes later has a grace period of its own
+    return False
+
+
+def _may_make_room(state: State) -> bool:
+    """Files move or go, or a task is with a worker that nobody told "full": what it reads may go when it ends."""
+    if state.moving or state.discarding:
+        return True
+    lanes = (state.tasks[number].lane for number in state.ledger.holders)
+    sent = (task for lane in lanes if lane is not None for task in lane.queue)
+    return any(not (isinstance(task, IOTaskRecord) and task.full_layers) for task in sent)
 
 
 def _note_crowd(state: State) -> float:

@@ -121,7 +121,7 @@ def _fail_version(
             waiter.missing -= 1
             waiter.doom = waiter.doom or _through(for_consumers, waiter)
             waiter.spare_started = False
-    version.waiters = []
+    version.waiters = ()
     drop_if_unused(state, version)
     if version.version in state.unwritten:
         freed: list[TaskRecord] = []

@@ -120,7 +120,7 @@ def _make_readers_wait(state: State, lost: dict[VersionId, VersionRecord]) -> No
                     state.withdraw(task)
                     state.io_changed = True
                     state.move(task, TaskState.WAITING)
-                lost[number].waiters.append(task)
+                lost[number].release_later(task)
                 task.missing += 1
 
 
@@ -297,7 +297,7 @@ def _enter_task(state: State, origin: Origin) -> TaskRecord:
             version = _restored(state, number, origin)
         version.uses += 1
         if version.outcome is None:
-            version.waiters.append(task)
+            version.release_later(task)
             task.missing += 1
     hold_segments(state, call.segments)
     state.reports.append(RunAgain(call))

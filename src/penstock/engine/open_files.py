@@ -50,7 +50,7 @@ def withdraw_open_files(state: State, task: TaskRecord) -> None:
             version = state.versions[number]
             for reader in opened.readers:
                 reader.missing += 1
-                version.waiters.append(reader)
+                version.release_later(reader)
                 _stop_reading(state, reader)
                 writers.append(reader)
 
@@ -88,7 +88,7 @@ def begin_again(state: State, task: TaskRecord) -> None:
         forget_needs(state, task)
         task.missing += len(lost)
         for version in lost:
-            version.waiters.append(task)
+            version.release_later(task)
     if task.missing or task.task in state.recoveries:
         state.move(task, TaskState.WAITING)
     if not task.missing:

@@ -200,5 +200,5 @@ def _obstacle(state: State, origin: Origin, outputs: Iterable[Slot | None]) -> s
     return ""
 
 
-def _states(content: object) -> list[str]:
-    return content.states if type(content) is Value else []
+def _states(content: object) -> tuple[str, ...]:
+    return content.states if type(content) is Value else ()

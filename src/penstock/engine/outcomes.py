@@ -29,7 +29,7 @@ def settle(state: State, version: VersionRecord, content: Slot, freed: list[Task
             waiter.missing -= 1
             if not waiter.missing and waiter.state is TaskState.WAITING:
                 freed.append(waiter)
-        version.waiters = []
+        version.waiters = ()
     if version.file is not None:
         drop_if_unused(state, version)
         if version.version in state.unwritten:

@@ -124,7 +124,7 @@ def dispatch(state: State) -> None:
     store = state.store
     if reservations.current is not None:
         review(state)
-    while state.ledger.open:
+    while state.ledger.open and (len(ready) or gangs.count):
         proposal = ready.propose()
         if gangs.count and _start_gang(state, None if proposal is None else proposal[0]):
             continue
@@ -236,8 +236,9 @@ def _depth(state: State, task: TaskRecord) -> int:
     an MPI task, which has processes of its own.
     """
     call = task.call
-    seconds = state.expected(call.spec)
-    if seconds is None or call.spec.timeout is not None or call.spec.world is not None:
+    spec = call.spec
+    seconds = state.expected(spec)
+    if seconds is None or spec.timeout is not None or spec.world is not None:
         return 1
     if isinstance(task, IOTaskRecord) and task.learning:
         return 1
@@ -246,8 +247,10 @@ def _depth(state: State, task: TaskRecord) -> int:
     if seconds > SHORT or task.requirements.processes > 1:
         return 1
     depth = min(DEEPEST, int(AHEAD / (seconds + OVERHEAD)))
-    made = 0 if state.store is None else state.store.makes.get(call.spec.function, 0)
-    return min(depth, max(2, AHEAD_BYTES // made)) if made else depth
+    store = state.store
+    if store is None or not (made := store.makes.get(spec.function)):
+        return depth
+    return min(depth, max(2, AHEAD_BYTES // made))
 
 
 def end_attempt(state: State, task: TaskRecord) -> None:

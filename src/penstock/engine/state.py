@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -45,60 +46,40 @@ __all__ = [
     "VersionRecord",
 ]
 
-NOWHERE: Mapping[str, int] = {}
+NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 #: TRANSITIONS as a square, because it is looked at several times per task
 _LEGAL = tuple(tuple((a, b) in TRANSITIONS for b in TaskState) for a in TaskState)
 
 
-class TaskRecord:
+# Records of tasks and versions are made for each call: as structs, at the speed of C.
+class TaskRecord(Struct, eq=False):
     """A task that is not over yet; also the view of it that policies get."""
 
-    __slots__ = (
-        "attempt",
-        "call",
-        "doom",
-        "freed",
-        "in_place",
-        "lane",
-        "locality",
-        "missing",
-        "open_call",
-        "priority",
-        "relieves",
-        "requirements",
-        "serial",
-        "spare_started",
-        "state",
-        "task",
-    )
-
-    def __init__(self, call: TaskCall) -> None:
-        spec = call.spec
-        self.call = call
-        self.task: TaskId = call.task
-        self.state = TaskState.WAITING
-        self.requirements: Requirements = spec.requirements
-        self.priority = spec.priority
-        #: attempts begun
-        self.attempt = 0
-        #: versions it still waits for
-        self.missing = 0
-        #: order in which it became ready
-        self.serial = 0
-        self.lane: Lane | None = None
-        self.locality = NOWHERE
-        self.freed = False
-        #: it reads something large, which goes when its readers are over
-        self.relieves = False
-        #: its running attempt changes an input that exists nowhere else
-        self.in_place = False
-        #: why its worker is being killed, or why it is to end as soon as it is taken back
-        self.doom: Failure | None = None
-        #: its doom does not hold should it turn out to have started
-        self.spare_started = False
-        #: its call before it was settled which implementation runs, if there are several
-        self.open_call: TaskCall | None = None
+    call: TaskCall
+    task: TaskId
+    requirements: Requirements
+    priority: int
+    state: TaskState = TaskState.WAITING
+    #: attempts begun
+    attempt: int = 0
+    #: versions it still waits for
+    missing: int = 0
+    #: order in which it became ready
+    serial: int = 0
+    lane: Lane | None = None
+    locality: Mapping[str, int] = NOWHERE
+    freed: bool = False
+    #: it reads something large, which goes when its readers are over
+    relieves: bool = False
+    #: its running attempt changes an input that exists nowhere else
+    in_place: bool = False
+    #: why its worker is being killed, or why it is to end as soon as it is taken back
+    doom: Failure | None = None
+    #: its doom does not hold should it turn out to have started
+    spare_started: bool = False
+    #: its call before it was settled which implementation runs, if there are several
+    open_call: TaskCall | None = None
 
     @property
     def label(self) -> str:
@@ -106,101 +87,74 @@ class TaskRecord:
         return self.call.shown
 
 
-class IOTaskRecord(TaskRecord):
+class IOTaskRecord(TaskRecord, eq=False, kw_only=True):
     """A task of the I/O pool."""
 
-    __slots__ = (
-        "anchor",
-        "bandwidth",
-        "device",
-        "full_layers",
-        "function",
-        "learning",
-        "loaded",
-        "ready_since",
-        "room",
-        "started",
-        "tuner",
-    )
-
-    def __init__(self, call: TaskCall, function: int) -> None:
-        super().__init__(call)
-        #: the number by which I/O schedulers know its function
-        self.function = function
-        #: the only layer it can use, because it reads a file there; empty for any
-        self.anchor = ""
-        #: negative: not ready yet
-        self.ready_since = -1.0
-        self.started = 0.0
-        #: where its attempt holds bandwidth, and how much
-        self.device: DeviceRecord | None = None
-        self.bandwidth = 0.0
-        #: where room is set aside for what its attempt writes
-        self.room: DeviceRecord | None = None
-        #: what learns its constraint on that device, and whether this attempt is part of an epoch
-        self.tuner: Tuner | None = None
-        self.learning = False
-        #: when it took its bandwidth, and the load of the device up to then
-        self.loaded = (0.0, 0.0)
-        #: attempts that ended because a layer was full: no fault of the task's
-        self.full_layers = 0
+    #: the number by which I/O schedulers know its function
+    function: int
+    #: the only layer it can use, because it reads a file there; empty for any
+    anchor: str = ""
+    #: negative: not ready yet
+    ready_since: float = -1.0
+    started: float = 0.0
+    #: where its attempt holds bandwidth, and how much
+    device: DeviceRecord | None = None
+    bandwidth: float = 0.0
+    #: where room is set aside for what its attempt writes
+    room: DeviceRecord | None = None
+    #: what learns its constraint on that device, and whether this attempt is part of an epoch
+    tuner: Tuner | None = None
+    learning: bool = False
+    #: when it took its bandwidth, and the load of the device up to then
+    loaded: tuple[float, float] = (0.0, 0.0)
+    #: attempts that ended because a layer was full: no fault of the task's
+    full_layers: int = 0
 
 
-class VersionRecord:
+# There is one for each version that the program has not let go: it is kept out of the garbage collector's rounds. No
+# way leads from it back to what knows it.
+class VersionRecord(Struct, eq=False, gc=False):
     """A version that somebody may still read, or that is still to be made."""
 
-    __slots__ = (
-        "borrowed",
-        "bytes_at",
-        "file",
-        "for_consumers",
-        "held",
-        "home",
-        "node",
-        "outcome",
-        "placed",
-        "published",
-        "scratch",
-        "temp",
-        "unnamed",
-        "uses",
-        "version",
-        "waiters",
-    )
+    version: VersionId
+    #: its content once it exists, or why it never will
+    outcome: Slot | Failure | None = None
+    #: what it means to tasks that read it that it never will
+    for_consumers: Failure | None = None
+    #: the program can still ask for it
+    held: bool = True
+    #: tasks not over that read it
+    uses: int = 0
+    #: tasks that wait for it to exist
+    waiters: list[TaskRecord] | tuple[()] = ()
+    #: where its content is
+    node: str = ""
+    #: a persistent object, which is in its store: how many bytes of it lie on which nodes
+    bytes_at: Mapping[str, int] | None = None
+    #: for files: the name that this version belongs to
+    file: str | None = None
+    #: for files: the private path where it waits for those who read the version before it, and where those
+    #: who found it there still read it
+    scratch: str | None = None
+    #: for files: its turn to bear the file's name has come, although it has a private path
+    published: bool = False
+    #: for files: the storage layer on which ``scratch`` is
+    placed: Placed | None = None
+    #: for files: its content is whatever bears the file's name, which may be an older version on a layer
+    borrowed: bool = False
+    #: for files set aside: the layer that their name lies on, and the room they take there
+    home: tuple[DeviceRecord, int] | None = None
+    #: for files: it could not be given the name
+    unnamed: bool = False
+    #: for files: of use during the run only
+    temp: bool = False
 
-    def __init__(self, version: VersionId) -> None:
-        self.version = version
-        #: its content once it exists, or why it never will
-        self.outcome: Slot | Failure | None = None
-        #: what it means to tasks that read it that it never will
-        self.for_consumers: Failure | None = None
-        #: the program can still ask for it
-        self.held = True
-        #: tasks not over that read it
-        self.uses = 0
-        #: tasks that wait for it to exist
-        self.waiters: list[TaskRecord] = []
-        #: where its content is
-        self.node = ""
-        #: a persistent object, which is in its store: how many bytes of it lie on which nodes
-        self.bytes_at: Mapping[str, int] | None = None
-        #: for files: the name that this version belongs to
-        self.file: str | None = None
-        #: for files: the private path where it waits for those who read the version before it, and where those
-        #: who found it there still read it
-        self.scratch: str | None = None
-        #: for files: its turn to bear the file's name has come, although it has a private path
-        self.published = False
-        #: for files: the storage layer on which ``scratch`` is
-        self.placed: Placed | None = None
-        #: for files: its content is whatever bears the file's name, which may be an older version on a layer
-        self.borrowed = False
-        #: for files set aside: the layer that their name lies on, and the room they take there
-        self.home: tuple[DeviceRecord, int] | None = None
-        #: for files: it could not be given the name
-        self.unnamed = False
-        #: for files: of use during the run only
-        self.temp = False
+    def release_later(self, task: TaskRecord) -> None:
+        """A task waits for it to exist."""
+        if self.waiters:
+            self.waiters.append(task)
+        else:
+            self.waiters = [task]
 
 
 class Placed:
@@ -427,5 +381,5 @@ class State:
                 f"task {task.label} cannot go from {task.state.name} to {to.name}; its story:\n"
                 + self.story.of(task.task)
             )
-        self.story.note((self.now, task.task, task.state, to))
+        self.story.note((self.now, task.task, task.state._value_, to._value_))
         task.state = to

@@ -21,7 +21,7 @@ from penstock.engine.relief import note_dropped
 from penstock.engine.segment_store import note_segment, note_value
 from penstock.engine.state import IOTaskRecord, State, TaskRecord, VersionRecord
 from penstock.errors import ConstraintError, InternalError
-from penstock.model.data import FileRef, Value, segments_of
+from penstock.model.data import FileRef, Value, VersionId, segments_of
 from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import Failure, FailureKind, TaskCall, TaskState
@@ -45,7 +45,7 @@ def submit(state: State, event: Submitted) -> None:
             if number in state.open_files and number in call.streams:
                 state.open_files[number].readers[task] = None
                 continue
-            version.waiters.append(task)
+            version.release_later(task)
             task.missing += 1
         elif version.for_consumers is not None:
             blocker = version
@@ -54,7 +54,7 @@ def submit(state: State, event: Submitted) -> None:
     if event.replaces:
         keep_replaced(state, event.replaces)
     for number in event.released:
-        release(state, Released(number))
+        _let_go(state, number)
     if call.outputs:
         _chain_files(state, task)
     if call.segments:
@@ -83,11 +83,12 @@ def new_record(state: State, call: TaskCall) -> TaskRecord:
     spec = call.spec
     need = spec.requirements
     if not need.io:
-        return TaskRecord(call)
-    if need.auto is None:
-        return IOTaskRecord(call, spec.function)
-    # A function that was sent anew has another number; what learns its constraint must see one function.
-    return IOTaskRecord(call, state.learners.setdefault((spec.identity or spec.name, need.auto), spec.function))
+        return TaskRecord(call, call.task, need, spec.priority)
+    function = spec.function
+    if need.auto is not None:
+        # A function that was sent anew has another number; what learns its constraint must see one function.
+        function = state.learners.setdefault((spec.identity or spec.name, need.auto), function)
+    return IOTaskRecord(call, call.task, need, spec.priority, function=function)
 
 
 def _chain_files(state: State, task: TaskRecord) -> None:
@@ -124,8 +125,13 @@ def provide(state: State, event: Provided) -> None:
 
 
 def release(state: State, event: Released) -> None:
-    """The program holds a version no longer."""
-    version = state.versions.get(event.version)
+    """The program holds versions no longer."""
+    for number in event.versions:
+        _let_go(state, number)
+
+
+def _let_go(state: State, number: VersionId) -> None:
+    version = state.versions.get(number)
     if version is not None:
         version.held = False
         if state.store is not None and state.store.records:

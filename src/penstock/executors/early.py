@@ -269,14 +269,14 @@ class Release:
         run: Run,
         function: Function,
         segments: Segments,
-        files: WrittenFiles,
+        files: WrittenFiles | None,
         channel: Channel | None,
         forks: int,
     ) -> None:
         self._run = run
         self._function = function
         self._segments = segments
-        self._files = files
+        self._files = files or WrittenFiles(run, function, segments, {})  # a task without any is told so
         self._channel = channel
         #: of the body's process, not of one that it started
         self._forks = forks

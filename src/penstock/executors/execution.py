@@ -63,6 +63,10 @@ class Function:
         self.ahead = ahead
         #: its body yields its outputs
         self.generator = inspect.isgeneratorfunction(body)
+        #: its outputs are only those that it hands over
+        self.hands_over = self.generator or returns == STREAM
+        #: what it returns, for messages
+        self.returned = f"the value that task {name} returned"
         #: how it may use arrays among its arguments
         self.access = Access.COPY if private else Access.READ
         self._parameters = parameters
@@ -92,7 +96,7 @@ def define(message: Define, segments: Segments) -> Function:
     return Function(body, message.name, message.returns, message.parameters, message.ahead, private=message.private)
 
 
-#: what of ``current`` belongs to a task, when there is none
+#: what of ``current`` belongs to a task, when there is none and when one begins
 _OF_NO_TASK: dict[str, Any] = dict.fromkeys(
     ("slots", "loaded", "written", "staged", "unfilled", "mapped", "building", "built", "parts")
 )
@@ -116,17 +120,23 @@ def carry_out(
     ``cache`` has objects that earlier tasks read. ``stance`` undoes what an item of a map changes around it.
     """
     started = time.perf_counter()
-    depth.tasks += 1
     # What this thread is at, as a plain dict: to go through the object would be felt by short tasks.
     here = current.__dict__
     outside = _OF_NO_TASK
-    if not alone:
+    if alone:
+        here["mapped"] = []
+        here["building"] = segments
+    else:  # others may drop a result unseen, so that it must refer to segments of its own: nothing is ``mapped``
+        depth.tasks += 1
         outside = {**outside, "slots": current.slots, "loaded": current.loaded, "written": current.written}
+        here["mapped"] = here["building"] = None
     here["loaded"] = {}
-    here["mapped"] = [] if alone else None  # where others may drop a result unseen, it refers to segments of its own
-    here["building"] = segments if alone else None
-    files = WrittenFiles(run, function, segments, layers)
-    streams = None if run.stream is None else _streams(run, function, segments, files, channel)
+    files: WrittenFiles | None = None
+    streams: AttemptStreams | None = None
+    if run.outputs or run.stream is not None:
+        files = WrittenFiles(run, function, segments, layers)
+        if run.stream is not None:
+            streams = _streams(run, function, segments, files, channel)
     release: Possible | None = None
     if (function.returns != -1 or run.outputs) and run.items < 0:
         release = Possible(run, function, segments, files, channel)
@@ -135,13 +145,16 @@ def carry_out(
         if run.items >= 0:
             outputs: list[Slot | None] = list(_carry_out_items(run, function, segments, stance))
         elif run.outputs or (strict and function.access is Access.READ):
+            files = files or WrittenFiles(run, function, segments, layers)
             outputs = _carry_out_call(run, function, segments, files, release, streams, cache, strict=strict)
         else:
             if run.slots:
-                current.slots = _filled(run, segments, {}, cache)
-            args, kwargs = load(run.args, segments, function.access, slots=bool(run.slots))
-            if here.get("unfilled") is not None:
-                here["unfilled"].fill()
+                here["slots"] = _filled(run, segments, {}, cache)
+                args, kwargs = load(run.args, segments, function.access, slots=True)
+                if here.get("unfilled") is not None:
+                    here["unfilled"].fill()
+            else:
+                args, kwargs = load(run.args, segments, function.access)
             result = function.called(*args, **kwargs)
             if function.generator and release is not None:
                 result = release.get().run(result)
@@ -156,13 +169,15 @@ def carry_out(
                 streams.await_ends()
         if here.get("built") is not None:
             here["built"].finish(outputs)
-        if here.get("staged") is not None:
-            here["staged"].publish()
-        if files.finished:
-            files.deliver(outputs, started, channel)
+        staged = here.get("staged")
+        if staged is not None and files is None:
+            files = WrittenFiles(run, function, segments, layers)  # none, but states are delivered with files
+        if files is not None and (files.finished or staged is not None):
+            files.deliver(outputs, started, channel, staged)
         return Done(run.task, run.attempt, outputs, time.perf_counter() - started)
     except BaseException as error:
-        files.withdraw()
+        if files is not None:
+            files.withdraw()
         if current.built is not None:
             current.built.withdraw()
         if current.staged is not None:
@@ -177,14 +192,15 @@ def carry_out(
             failure = replace(failure, kind=FailureKind.STORAGE_FULL)
         return Error(run.task, run.attempt, failure, time.perf_counter() - started)
     finally:
-        depth.tasks -= 1
+        if not alone:
+            depth.tasks -= 1
         here.update(outside)
         if release is not None:
             following(None, alone=alone)
         if streams is not None:
             streams.leave()
         forget_unlooked()
-        if run.outputs:
+        if files is not None:
             files.clear()
 
 
@@ -317,16 +333,17 @@ def _returned(
     result: Any, function: Function, segments: Segments, release: Possible | None, in_place: InPlace | None = None
 ) -> list[Slot | None]:
     """The return value as one value per declared return."""
-    if release is not None and (function.generator or function.returns == STREAM):
-        return release.get().rest(result)
-    if release is not None and release.release is not None and release.release.used:
-        return release.release.rest(result)
-    if result is None and function.returns <= 1:
+    if release is not None:
+        if function.hands_over:
+            return release.get().rest(result)
+        if release.release is not None and release.release.used:
+            return release.release.rest(result)
+    returns, what = function.returns, function.returned
+    if result is None and returns <= 1:
         return [NONE]
-    what = f"the value that task {function.name} returned"
-    if function.returns in (-1, 1):
+    if returns == 1 or returns == -1:
         return [dump(result, segments, what, in_place)]
-    if function.returns == 0:
+    if returns == 0:
         raise Mismatch(f"task {function.name} declares returns=0 but returned a value of type {type(result).__name__}")
     if not isinstance(result, tuple | list):
         raise Mismatch(

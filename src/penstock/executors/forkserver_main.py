@@ -19,7 +19,7 @@ import socket
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import msgspec
@@ -100,13 +100,18 @@ encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode
 
 
-def main(descriptor: int, entry: str) -> NoReturn:
-    """Life of the guardian process, from its first message to the removal of the run's directories."""
+def main(descriptor: int, entry: str, used: Sequence[str]) -> NoReturn:
+    """Life of the guardian process, from its first message to the removal of the run's directories.
+
+    ``used`` are modules that every worker would import, and has from here instead.
+    """
     for number in SURVIVED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     connection = socket.socket(fileno=descriptor)
     with contextlib.suppress(Exception):  # what is wrong with it is told when it is wanted
         _load(entry)
+        for module in used:
+            importlib.import_module(module)
     start = _first_message(connection)
     adopt_orphans()
     guardian = None

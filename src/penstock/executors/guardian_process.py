@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.executors.descriptor_limit import allow_many_files
+from penstock.own_threads import as_the_program
 
 __all__ = ["MARK", "WORKER", "GuardianProcess", "discard_early", "guardian_process", "import_path", "start_early"]
 
@@ -32,9 +33,9 @@ _SOCKET_BUFFER = 1 << 20
 # The guardian imports from where the main program does, however that program arranged its path, and tasks see the
 # arguments of the main program. Both may be longer than a message, so they come as arguments.
 _BOOTSTRAP = (
-    "import sys; descriptor, entry, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]); "
-    "sys.path[:] = sys.argv[4 : count + 4]; del sys.argv[: count + 4]; "
-    "from penstock.executors.forkserver_main import main; main(descriptor, entry)"
+    "import sys; descriptor, entry, used, count = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]); "
+    "sys.path[:] = sys.argv[5 : count + 5]; del sys.argv[: count + 5]; "
+    "from penstock.executors.forkserver_main import main; main(descriptor, entry, used.split())"
 )
 
 
@@ -92,8 +93,9 @@ def _start(given: tuple[list[str], list[str], list[str], dict[str, str]]) -> Gua
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
     connection.setblocking(False)
     with far_end:
-        own = [str(far_end.fileno()), entry, str(len(path))]
-        process = subprocess.Popen(
+        own = [str(far_end.fileno()), entry, _used_by_the_program(), str(len(path))]
+        process = as_the_program(
+            subprocess.Popen,
             [sys.executable, *flags, "-c", _BOOTSTRAP, *own, *path, *arguments],
             env={**environ, MARK: mark},
             pass_fds=[far_end.fileno()],
@@ -102,6 +104,11 @@ def _start(given: tuple[list[str], list[str], list[str], dict[str, str]]) -> Gua
             start_new_session=True,
         )
     return GuardianProcess(process, connection, mark, given)
+
+
+def _used_by_the_program() -> str:
+    """What of the public modules the program has imported: the modules of its tasks do too, in every worker."""
+    return " ".join(name for name in list(sys.modules) if name.startswith("penstock.api."))
 
 
 def import_path() -> list[str]:

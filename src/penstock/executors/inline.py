@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,6 +21,7 @@ from penstock.executors.execution import Function, carry_out, define
 from penstock.executors.outside import Here, Stance
 from penstock.executors.pools import VISIBLE
 from penstock.executors.preparing import prepare_inline
+from penstock.executors.saying import say
 from penstock.executors.setup_globals import setup_globals
 from penstock.executors.wire import Define, Delivering, Done, Early, Error, run_of
 from penstock.model.commands import Launch
@@ -135,12 +135,11 @@ class InlineExecutor:
             if self.turn.acquire(timeout=patience):
                 self.turn.release()
                 return
-            sys.stderr.write(
+            say(
                 f"penstock: a call in thread {threading.current_thread().name} has waited {format_duration(patience)} "
                 f"for task {task}, which runs in thread {thread.name}: inline, one task runs at a time. If that task "
                 f"waits for this thread, neither goes on; have its body start the thread, or use workers\n"
             )
-            sys.stderr.flush()
             patience *= 2
 
     def run_next(self, let_through: LetThrough) -> list[Event]:
@@ -219,6 +218,10 @@ class InlineExecutor:
     def only_starts(self) -> bool:
         """Whether all tasks wait for processes to start: there are none."""
         return False
+
+    def unheard(self) -> tuple[frozenset[int], int]:
+        """Lanes whose process has ended without anybody saying so: there are none."""
+        return frozenset(), 0
 
     def worker_of(self, lane: int) -> int:
         """The number by which this process is known as a writer."""

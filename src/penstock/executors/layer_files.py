@@ -8,6 +8,7 @@ One folder per file, so that a file keeps the name that the task asked for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import zlib
@@ -49,13 +50,18 @@ class LayerFolder:
 
     def reserve(self) -> None:
         """Say that this run lives and uses the layer; the program does so before anybody writes there."""
-        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        self._make_root()
         hold(self.work)
 
     def make_room_for(self, path: str) -> None:
         """Make the folders above a path of this layer; private, for others may use the mount too."""
-        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        self._make_root()
         os.makedirs(os.path.dirname(path), exist_ok=True)
+
+    def _make_root(self) -> None:
+        """Never the mount itself: one that has vanished would come back as a folder on another disk."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.root, mode=0o700)
 
 
 def _mark(file: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.executors.wire import Logged
+from penstock.own_threads import OwnThread, as_the_program
 
 __all__ = ["LogRelay", "forward_records"]
 
@@ -92,7 +93,7 @@ class LogRelay:
     def put(self, message: Logged) -> None:
         """Have a record handled soon."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="penstock-logs", daemon=True)
+            self._thread = OwnThread("logs", self._run)
             self._thread.start()
         self._queue.put(message)
 
@@ -115,7 +116,8 @@ class LogRelay:
                 message.set()
                 continue
             try:
-                _handle(logging.makeLogRecord(pickle.loads(message.record)), set(message.handled))
+                record = logging.makeLogRecord(pickle.loads(message.record))
+                as_the_program(_handle, record, set(message.handled))
             except Exception:
                 logging.getLogger("penstock").exception("a record that a task logged could not be handled")
 

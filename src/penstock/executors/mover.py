@@ -12,6 +12,9 @@ import threading
 import zlib
 from collections.abc import Callable
 
+from penstock.alert_waits import until_ended, until_set
+from penstock.own_threads import OwnThread
+
 __all__ = [
     "Mover",
     "copy_directory",
@@ -43,7 +46,7 @@ class Mover:
     def do(self, job: Callable[[], None]) -> None:
         """Have something done soon, after what was asked for before."""
         if self._thread is None and not self._inline:
-            self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}", daemon=True)
+            self._thread = OwnThread(self._name, self._run)
             self._thread.start()
         self._jobs.put(job)
 
@@ -60,14 +63,14 @@ class Mover:
         if self._thread is not None and threading.current_thread() is not self._thread:
             done = threading.Event()
             self._jobs.put(done.set)
-            done.wait()
+            until_set(done)
 
     def close(self) -> None:
         """Return when everything asked for is done."""
         self.catch_up()
         if self._thread is not None:
             self._jobs.put(None)
-            self._thread.join()
+            until_ended(self._thread)
             self._thread = None
 
     def _run(self) -> None:

@@ -41,9 +41,9 @@ from penstock.executors.wire import (
     Setup,
     Spent,
     WorldStarted,
-    claimed,
     frame,
     frames_down,
+    sending_claimed,
 )
 from penstock.executors.written_files import WrittenFiles, is_for_want_of_room
 from penstock.model.data import Slot, Value, segments_of
@@ -107,7 +107,7 @@ class Keeper:
             ready = [descriptor for descriptor, _ in watched.poll()]
             if self._tasks.fileno() in ready:
                 data = self._tasks.recv(CLAIM)
-                return self._run(claimed(data)[0][1]) if data else None
+                return self._run(sending_claimed(data)) if data else None
             for descriptor in ready:
                 watched.unregister(descriptor)
                 if self._ranks.is_of_running_world(descriptor):

@@ -25,7 +25,7 @@ import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.deaths import Deaths
-from penstock.executors.deliveries import completed
+from penstock.executors.deliveries import completed, counts
 from penstock.executors.endings import Endings
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.logs import LogRelay
@@ -47,6 +47,7 @@ from penstock.executors.wire import (
     Setup,
     Stop,
     run_of,
+    setup_text,
 )
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
@@ -96,7 +97,7 @@ class NodeExecutor:
         self._observe = observe
         #: code of every function that may be launched
         self.functions: dict[int, Define] = {}
-        self._setup = msgspec.json.encode(setup).decode()
+        self._setup = setup_text(setup)
         self._seats = [Seat(lane, io=lane >= lanes) for lane in range(lanes + io_lanes)]
         #: processes of the I/O pool with nothing to do, and since when, oldest first
         self._idle: dict[Worker, float] = {}
@@ -113,6 +114,8 @@ class NodeExecutor:
         self._epoll = select.epoll()
         self._deaths = Deaths()
         self._endings = Endings()
+        #: processes that have ended or are being killed, until the fork server says how
+        self._silent: set[Worker] = set()
         self._streams = StreamTable(segments.memory_dir)
         #: fork servers lost in a row without a worker that took tasks
         self._servers_lost = 0
@@ -174,7 +177,8 @@ class NodeExecutor:
         if worker is None:
             return
         if not ask:
-            self._forkserver.kill(worker.number)
+            self._end(worker)
+            self.wake()  # should nobody say that it has ended, somebody has to say that
             return
         self._endings.ask(worker, ask, time.monotonic())
         worker.say(Stop(ask))
@@ -184,8 +188,12 @@ class NodeExecutor:
     def kill_overdue(self, now: float) -> float | None:
         """End processes that were asked to end a task and have not; when to look next."""
         for worker in self._endings.overdue(now):
-            self._forkserver.kill(worker.number)
+            self._end(worker)
         return self._endings.next_look()
+
+    def _end(self, worker: Worker) -> None:
+        self._silent.add(worker)
+        self._forkserver.kill(worker.number)
 
     def grant(self, lane: int, task: int, upto: int) -> None:
         """Let the task that a lane runs hand over this many outputs in all."""
@@ -288,13 +296,14 @@ class NodeExecutor:
             if not data:
                 # Its end is told by the fork server; until then this descriptor would only keep poll() awake.
                 self._deafen(worker)
+                self._silent.add(worker)
                 return
             try:
                 yield from self._read(worker, data)
             except msgspec.DecodeError:
                 # A task wrote to descriptors that are not its own: nothing this process says can be believed.
                 self._deafen(worker)
-                self._forkserver.kill(worker.number)
+                self._end(worker)
                 return
             if len(data) < _RECEIVE or worker.retired:
                 return
@@ -323,8 +332,9 @@ class NodeExecutor:
             yield self._ended(worker, message)
             if self._endings.is_over(worker, message.task):
                 self._endings.forget(worker)
-                self._forkserver.kill(worker.number)
-            self._may_rest(worker)
+                self._end(worker)
+            if worker.seat.io:
+                self._may_rest(worker)
 
     def _ended(self, worker: Worker, message: Done | Error) -> Event:
         """An attempt is over."""
@@ -367,6 +377,8 @@ class NodeExecutor:
             elif isinstance(notice, Exited):
                 worker = self._workers.pop(notice.worker_id, None)
                 self._worlds.ended(worker)
+                if worker is not None:
+                    self._silent.discard(worker)
                 if worker is not None and worker.retired:
                     self._observe("ended", worker.seat.lane, worker.pid, notice.status)
                 elif worker is not None:
@@ -386,7 +398,7 @@ class NodeExecutor:
         if worker.messages.fileno() in self._by_descriptor:
             yield from self._receive(worker)
         left: tuple[str, ...] = ()
-        if worker.delivering is not None:
+        if worker.delivering is not None and counts(worker.delivering):
             done, left = completed(worker.delivering)
             yield self._ended(worker, done)
         seat = worker.seat
@@ -452,6 +464,10 @@ class NodeExecutor:
     def only_starts(self) -> bool:
         """Whether no process has a task except such as have not started yet."""
         return bool(self._starting) and not any(one.ready and one.busy for one in self._workers.values())
+
+    def unheard(self) -> tuple[frozenset[int], int]:
+        """Lanes whose process has ended, or should have, without the fork server saying so; and the process of that."""
+        return frozenset(one.seat.lane for one in self._silent if not one.retired), self._forkserver.pid
 
     def worker_of(self, lane: int) -> int:
         """The number of the process that serves, or last served, a lane."""

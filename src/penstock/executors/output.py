@@ -20,7 +20,9 @@ import time
 from collections import deque
 from typing import Literal
 
+from penstock.alert_waits import until_ended
 from penstock.executors.task_streams import END_OF_TASK
+from penstock.own_threads import OwnThread
 
 CHUNK = 1 << 16
 TAIL_LINES = 20
@@ -136,7 +138,7 @@ class OutputRelay:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
-        self._thread = threading.Thread(target=self._run, name="penstock-output", daemon=True)
+        self._thread = OwnThread("output", self._run)
         self._thread.start()
 
     def pipes(self, worker_id: int) -> tuple[int, int]:
@@ -185,7 +187,7 @@ class OutputRelay:
             self._stopping = True
             self._wake_thread()
         if all_shown:
-            self._thread.join()
+            until_ended(self._thread)
 
     def _run(self) -> None:
         while True:

@@ -223,7 +223,8 @@ class _Witness(threading.Thread):
         self._table.code.ps_born(slot, OTHER, Born.FILE | Born.NOT_COUNTED)
         if written <= info.solid:
             return False
-        self._table.code.psx_written(slot, info.solid, written)
+        # A reader that asked the kernel too may have told the table since: that is no second writing.
+        self._table.code.psx_seen(slot, info.solid, written)
         return True
 
     def stop(self) -> None:

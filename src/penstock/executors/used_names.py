@@ -1,17 +1,21 @@
-"""What a function refers to outside of itself: globals of its module, cells of the functions around it.
+"""What a function refers to outside of itself: globals of its module, cells of the functions around it, defaults.
 
 A function that travels by value takes them along, as they were then (runtime/shipping.py); strict mode looks whether a
-task changes them (strict.py). Functions of the same module that it refers to count as parts of it.
+task changes them (strict.py). Functions and classes of the same module that it refers to, wherever it holds them, count
+as parts of it; so does what a partial function, a bound method or a callable object is made of.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
-from collections.abc import Iterator
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cached_property, partial
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-__all__ = ["ABSENT", "Used", "attributes", "can_change", "snapshot", "used_by"]
+__all__ = ["ABSENT", "Used", "attributes", "can_change", "class_of", "reached_by", "snapshot", "used_by"]
 
 #: stands for a name that is not bound
 ABSENT = object()
@@ -24,38 +28,133 @@ _UNCHANGING = frozenset(
 )
 
 
+#: of those, what nothing can be found in
+_ATOMS = _UNCHANGING - {FunctionType, type}
+
+_CONTAINERS = (list, tuple, set, frozenset, deque)
+
+#: objects that are looked at, at most: what holds more is data
+_MOST = 2_000
+
+
 class Used(NamedTuple):
     """One of them, and its value when it was looked at."""
 
-    #: where it is looked up
-    place: dict[str, Any] | CellType
+    #: where it is looked up; None if it is always the same object
+    place: dict[str, Any] | CellType | None
     name: str
     value: Any
 
     def now(self) -> Any:
         """Its value now."""
         place = self.place
+        if place is None:
+            return self.value
         return place.get(self.name, ABSENT) if isinstance(place, dict) else _content(place)
 
 
 def used_by(function: Any) -> list[Used]:
     """All that a function refers to, modules excepted."""
-    return list(_used_by(function, set()))
+    return reached_by(function)[0]
 
 
-def _used_by(function: Any, seen: set[int]) -> Iterator[Used]:
-    function = getattr(function, "__wrapped__", function)
-    if not isinstance(function, FunctionType) or id(function) in seen:
-        return
-    seen.add(id(function))
+def reached_by(function: Any) -> tuple[list[Used], list[Any]]:
+    """All that a function refers to, modules excepted; and of the objects in there those that may change."""
+    home = _home(function)
+    used: dict[tuple[int, str], Used] = {}
+    seen: dict[int, Any] = {}
+    waiting = [function]
+    if not isinstance(function, FunctionType):
+        used[0, ""] = Used(None, type(function).__name__, function)
+    while waiting and len(seen) < _MOST:
+        value = waiting.pop()
+        if type(value) in _ATOMS or id(value) in seen:
+            continue
+        seen[id(value)] = value
+        for one in _parts(value, home):
+            if isinstance(one, Used):
+                used.setdefault((id(one.value if one.place is None else one.place), one.name), one)
+                waiting.append(one.value)
+            else:
+                waiting.append(one)
+    return list(used.values()), [value for value in seen.values() if can_change(value)]
+
+
+def _home(function: Any) -> str | None:
+    """The module whose functions and classes are parts of a function."""
+    while isinstance(function, partial | MethodType):
+        function = function.func if isinstance(function, partial) else function.__func__
+    return getattr(function, "__module__", None)
+
+
+def _parts(value: Any, home: str | None) -> Iterator[Any]:
+    """What an object is made of, as far as it travels along; as ``Used`` what may be bound anew or changed."""
+    if isinstance(value, FunctionType):
+        if value.__module__ == home or "<locals>" in value.__qualname__:
+            yield from _parts_of_function(value)
+    elif isinstance(value, type):
+        if value.__module__ == home:
+            yield Used(None, value.__name__, value)
+            yield from (*value.__bases__, *attributes(value).values())
+            for one in vars(value).values():
+                yield from _functions_of(one)
+    elif isinstance(value, partial):
+        yield from (value.func, *_fixed(value.func, enumerate((*value.args, *value.keywords.values()))))
+    elif isinstance(value, MethodType):
+        yield from (value.__func__, *_fixed(value, [("self", value.__self__)]))
+    elif isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, _CONTAINERS):
+        yield from value
+    elif isinstance(wrapped := getattr(value, "__wrapped__", None), FunctionType):
+        yield wrapped  # a task
+    elif type(value).__module__ == home:
+        yield type(value)
+        state = getattr(value, "__dict__", None)
+        if type(state) is dict:
+            yield from state.values()
+
+
+def class_of(function: Any) -> type | None:
+    """The class that a function is a method of, if it can be found."""
+    *path, _ = getattr(function, "__qualname__", "").split(".")
+    scope, found = getattr(function, "__globals__", {}), None
+    for name in path:
+        value = scope.get(name)
+        if not isinstance(value, type):
+            return None
+        scope, found = vars(value), value
+    return found
+
+
+def _parts_of_function(function: FunctionType) -> Iterator[Any]:
+    yield class_of(function)  # its instances are mostly among the arguments
     for name in sorted(_names(function.__code__)):
         value = function.__globals__.get(name, ABSENT)
         if value is not ABSENT and not isinstance(value, ModuleType):
             yield Used(function.__globals__, name, value)
-            if getattr(value, "__module__", None) == function.__module__:
-                yield from _used_by(value, seen)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield Used(cell, name, _content(cell))
+    yield from _fixed(function, enumerate(function.__defaults__ or ()))
+    yield from _fixed(function, (function.__kwdefaults__ or {}).items())
+
+
+def _functions_of(attribute: Any) -> Iterator[Any]:
+    """The functions behind an attribute of a class."""
+    if isinstance(attribute, property):
+        yield from (attribute.fget, attribute.fset, attribute.fdel)
+    elif isinstance(attribute, staticmethod | classmethod):
+        yield attribute.__func__
+    elif isinstance(attribute, cached_property):
+        yield attribute.func
+    elif isinstance(attribute, FunctionType) or isinstance(getattr(attribute, "__wrapped__", None), FunctionType):
+        yield attribute
+
+
+def _fixed(owner: Any, values: Iterable[tuple[Any, Any]]) -> Iterator[Used]:
+    """What an object holds that cannot be bound anew."""
+    name = getattr(owner, "__name__", type(owner).__name__)
+    return (Used(None, f"{name}[{key}]", value) for key, value in values if type(value) not in _ATOMS)
 
 
 def _names(code: CodeType) -> set[str]:
@@ -81,10 +180,32 @@ def can_change(value: Any) -> bool:
 
 def snapshot(value: Any) -> bytes | None:
     """What an object, or what is stored in a class, looks like now; None if it cannot be said."""
+    content = attributes(value) if isinstance(value, type) else value
     try:
-        return pickle.dumps(attributes(value) if isinstance(value, type) else value, 5)
+        return pickle.dumps(content, 5)
+    except Exception:
+        return _snapshot_of_own(content)
+
+
+def _snapshot_of_own(content: Any) -> bytes | None:
+    """The same for what holds functions and classes that have no name outside: they are themselves."""
+    file = io.BytesIO()
+    try:
+        _Snapshot(file, 5).dump(content)
     except Exception:
         return None
+    return file.getvalue()
+
+
+class _Snapshot(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, FunctionType) and obj is not _stand_in:
+            return _stand_in, (id(obj), hash(obj.__code__))
+        return (_stand_in, (id(obj), obj.__qualname__)) if isinstance(obj, type) else NotImplemented
+
+
+def _stand_in(*marks: Any) -> None:
+    """What a snapshot has in the place of a function or class; snapshots are compared, and never loaded."""
 
 
 def attributes(cls: type) -> dict[str, Any]:

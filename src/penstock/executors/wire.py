@@ -9,9 +9,10 @@ same worker again, with other data, so a claim names the sending too.
 
 from __future__ import annotations
 
+import pickle
 import struct
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -50,6 +51,9 @@ __all__ = [
     "frames_down",
     "frames_up",
     "run_of",
+    "sending_claimed",
+    "setup_of",
+    "setup_text",
 ]
 
 
@@ -83,6 +87,17 @@ class Setup(Struct):
     tasks: int = 0
     #: with which processes that ``multiprocessing`` knows prove to each other that they belong together
     authkey: bytes = b""
+
+
+def setup_text(setup: Setup) -> str:
+    """A ``Setup`` for the environment; its paths need not be UTF-8."""
+    return pickle.dumps(setup, 5).hex()
+
+
+def setup_of(text: str) -> Setup:
+    """The ``Setup`` that the environment carried."""
+    setup: Setup = pickle.loads(bytes.fromhex(text))
+    return setup
 
 
 class Define(Struct, array_like=True, tag="d"):
@@ -178,9 +193,10 @@ class Error(Struct, array_like=True, tag="e"):
 
 
 class Delivering(Struct, array_like=True, tag="n"):
-    """An attempt has made everything, and its files are about to take their names: it counts from now on.
+    """An attempt has made everything, and is about to make that known: it counts from now on, or once its states do.
 
-    Its ``Done`` or ``Error`` follows. If its process ends before that, the node executor says that it is done.
+    Its ``Done`` or ``Error`` follows. If its process ends before that, the node executor says that it is done, unless
+    new states of persistent objects have not become the current ones.
     """
 
     task: int
@@ -190,6 +206,8 @@ class Delivering(Struct, array_like=True, tag="n"):
     seconds: float
     #: files that change their names: where they are, the numbers by which they are known there, and what they will be
     moves: list[tuple[str, int, str]]
+    #: states of persistent objects that become the current ones before that: the objects' ids, and the states' tokens
+    states: list[tuple[str, str]] = []
 
 
 class WorldStarted(Struct, array_like=True, tag="w"):
@@ -259,6 +277,9 @@ _claim = struct.Struct("<QQ")
 #: a longer message is garbage: what is large travels in segments
 _LARGEST = 1 << 30
 
+#: in the length of a message: it is pickled
+_PICKLED = 1 << 31
+
 #: bytes of a claim
 CLAIM = _claim.size
 
@@ -270,6 +291,12 @@ def claims(runs: list[Run]) -> bytes:
     return b"".join([_claim.pack(run.task, run.sending) for run in runs])
 
 
+def sending_claimed(data: bytes) -> int:
+    """The sending in what was read of one claim."""
+    sending: int = _claim.unpack(data)[1]
+    return sending
+
+
 def claimed(data: bytes) -> list[tuple[int, int]]:
     """The tasks, and their sendings, in what was read from the socket of claims."""
     return list(_claim.iter_unpack(data))
@@ -277,8 +304,22 @@ def claimed(data: bytes) -> list[tuple[int, int]]:
 
 def frame(message: Struct) -> bytes:
     """A message of a stream, with its length in front."""
-    body = _encode(message)
+    try:
+        body = _encode(message)
+    except UnicodeEncodeError:
+        # A file's name, or an exception's text, that is not UTF-8: Python has surrogates in such text.
+        body = pickle.dumps(message, 5)
+        return _length.pack(len(body) | _PICKLED) + body
     return _length.pack(len(body)) + body
+
+
+def _unpickle(data: Any) -> Any:
+    with data:  # or an error would hold on to what is about to be cut
+        copy = bytes(data)
+    try:
+        return pickle.loads(copy)
+    except Exception as error:
+        raise msgspec.DecodeError(f"a message that is garbage: {error}") from error
 
 
 class Frames(Generic[M]):
@@ -293,17 +334,19 @@ class Frames(Generic[M]):
         rest = self._rest
         rest += data
         position, end = 0, len(rest)
-        view = memoryview(rest)
+        view, size_at, usual = memoryview(rest), _length.unpack_from, self._decode
         try:
-            while end - position >= 4:
-                size = _length.unpack_from(rest, position)[0]
+            while (start := position + 4) <= end:
+                size, decode = size_at(rest, position)[0], usual
                 if size > _LARGEST:
-                    raise msgspec.DecodeError(f"a message of {size} bytes")
-                if end - position - 4 < size:
+                    size, decode = size ^ _PICKLED, _unpickle
+                    if size > _LARGEST:
+                        raise msgspec.DecodeError(f"a message of {size} bytes")
+                stop = start + size
+                if stop > end:
                     break
-                position += 4
-                yield self._decode(view[position : position + size])
-                position += size
+                yield decode(view[start:stop])
+                position = stop
         finally:
             view.release()
             del rest[:position]

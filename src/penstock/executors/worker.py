@@ -6,15 +6,12 @@ Forked from the fork server with everything imported, so its first task starts a
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import socket
 from collections import deque
 from collections.abc import Iterator
 from multiprocessing.process import current_process
-
-import msgspec
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
@@ -31,6 +28,7 @@ from penstock.executors.wire import (
     Clearing,
     Define,
     Delivering,
+    Done,
     Down,
     Error,
     Frames,
@@ -39,8 +37,9 @@ from penstock.executors.wire import (
     Run,
     Setup,
     Stop,
-    claimed,
     frames_down,
+    sending_claimed,
+    setup_of,
 )
 from penstock.model.outside import Outside
 from penstock.persistent.where import connect, settings, work_for
@@ -51,6 +50,8 @@ __all__ = ["attach", "serve"]
 #: as looking succeeds, it looks longer.
 _LOOKS = 60
 _MOST_LOOKS = 500
+#: messages that are looked at when their turn comes; not a union, which would be made anew for each message
+_IN_ORDER = (Run, Outside)
 #: bytes received at once: for more, the allocator would map memory and give it back each time
 _RECEIVE = 1 << 16
 
@@ -64,7 +65,7 @@ def attach(setup: Setup, writer: int) -> Segments:
 
 def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None:
     """Carry out tasks until the other side closes."""
-    setup = msgspec.json.decode(os.environ.pop(SETUP), type=Setup)
+    setup = setup_of(os.environ.pop(SETUP))
     segments = attach(setup, worker_id)
     connect(setup.store)
     work_for(setup.memory_dir)
@@ -88,16 +89,13 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     claims = _Claims(tasks)
     cache = ReadCache(setup.read_cache) if setup.read_cache else None
     stance = Stance(before=before)
-    attempt = functools.partial(
-        carry_out,
-        segments=segments,
-        layers=layers,
-        strict=setup.strict,
-        channel=channel,
-        alone=True,
-        cache=cache,
-        stance=stance,
-    )
+    strict, folder = setup.strict, setup.memory_dir
+
+    def attempt(run: Run, function: Function) -> Done | Error:
+        return carry_out(
+            run, function, segments, layers, strict=strict, channel=channel, alone=True, cache=cache, stance=stance
+        )
+
     # Asking for the number of this process after every task would be felt.
     forked: list[bool] = []
     os.register_at_fork(after_in_child=lambda: forked.append(True))
@@ -111,13 +109,12 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
             continue
         if inbox.outside is not None:
             stance.take(inbox.outside)
-        function = inbox.function(run.function)
+        function = inbox.functions.get(run.function)
         if function is None:
             function = inbox.define(run.function)
             stance.keep()
-        settings.attempt = setup.memory_dir, run.task
-        cpus = layers[run.layer].cpus if run.layer else ()
-        if cpus:
+        settings.attempt = folder, run.task
+        if run.layer and (cpus := layers[run.layer].cpus):
             with near_device(cpus):
                 outcome = attempt(run, function)
         else:
@@ -165,7 +162,7 @@ class _Claims:
         if data is None:
             self._looks = max(_LOOKS, self._looks // 2)
             data = self._tasks.recv(CLAIM)
-        return claimed(data)[0][1] if data else 0
+        return sending_claimed(data) if data else 0
 
     def _look(self) -> bytes | None:
         for look in range(self._looks):
@@ -189,7 +186,8 @@ class _Inbox:
         self._frames: Frames[Down] = frames_down()
         self._runs: deque[Run | Outside] = deque()
         self._defined: dict[int, Define] = {}
-        self._functions: dict[int, Function] = {}
+        #: functions that were asked for before
+        self.functions: dict[int, Function] = {}
         #: the latest
         self._grant = Grant(0, 0)
         #: a task that is to end
@@ -197,13 +195,9 @@ class _Inbox:
         #: where the attempt that was claimed last is to be carried out
         self.outside: Outside | None = None
 
-    def function(self, number: int) -> Function | None:
-        """A function that was asked for before."""
-        return self._functions.get(number)
-
     def define(self, number: int) -> Function:
         """Make a function for its first call. Not when its code comes: only now imports find what the program does."""
-        function = self._functions[number] = define(self._defined.pop(number), self._segments)
+        function = self.functions[number] = define(self._defined.pop(number), self._segments)
         return function
 
     def run(self, sending: int) -> Run | None:
@@ -237,7 +231,7 @@ class _Inbox:
         """Take in what comes next; False if the other side is gone."""
         data = self._messages.recv(_RECEIVE, flags)
         for message in self._frames.feed(data):
-            if isinstance(message, Run | Outside):
+            if isinstance(message, _IN_ORDER):
                 self._runs.append(message)
             elif isinstance(message, Grant):
                 self._grant = message

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.executors.pools import Seat, Worker
 from penstock.executors.thread_limits import thread_limits
-from penstock.executors.wire import SETUP, RankFailed, Setup, Spent, Up, WorldStarted
+from penstock.executors.wire import SETUP, RankFailed, Setup, Spent, Up, WorldStarted, setup_text
 from penstock.model.worlds import World
 
 __all__ = ["KeptWorld", "WorldObserver", "Worlds", "surplus"]
@@ -67,7 +67,7 @@ class Worlds:
         """The environment of a world that runs on these nodes."""
         names, count = ",".join(name for name, _ in hosts), str(len(hosts))
         return {
-            SETUP: msgspec.json.encode(msgspec.structs.replace(self._setup, world=world)).decode(),
+            SETUP: setup_text(msgspec.structs.replace(self._setup, world=world)),
             **thread_limits(world.threads),
             "PENSTOCK_HOSTNAMES": names,
             "PENSTOCK_NUM_NODES": count,

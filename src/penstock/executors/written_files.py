@@ -22,6 +22,7 @@ from penstock.data.segments import Segments
 from penstock.errors import TaskError
 from penstock.executors.layer_files import LayerFolder
 from penstock.executors.mover import copy_directory, copy_file, directory_size, discard, rename
+from penstock.executors.saying import say
 from penstock.executors.wire import Delivering, Run
 from penstock.model.data import FileRef, Slot
 from penstock.model.resources import StorageLayer
@@ -29,6 +30,7 @@ from penstock.model.tasks import Output
 
 if TYPE_CHECKING:
     from penstock.executors.execution import Function
+    from penstock.persistent.context import Outgoing
 
 __all__ = [
     "Layers",
@@ -94,6 +96,10 @@ def forget_folder(segments: Segments, private: str) -> None:
     """A private folder is gone, or is to stay."""
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(segments.memory_dir, os.path.basename(private)))
+
+
+#: functions of which it was said that they leave files beside their own
+_told: set[str] = set()
 
 
 class Announces(Protocol):
@@ -204,13 +210,17 @@ class WrittenFiles:
         self.finished.append((path, target))
         return FileRef(target, size)
 
-    def deliver(self, outputs: list[Slot | None], started: float, channel: Announces | None) -> None:
-        """Put the finished files in their places; after this, the attempt must not fail any more.
+    def deliver(
+        self, outputs: list[Slot | None], started: float, channel: Announces | None, staged: Outgoing | None = None
+    ) -> None:
+        """Make new states current and put the finished files in their places; after this, the attempt must not fail.
 
         A process can be ended at any moment, and a name cannot be taken back. So the driver is told first that the
         attempt counts, and sees to the names itself if this process does not live to: see deliveries.py. Files that
-        stay private need none of that, since they go if the attempt is not heard of.
+        stay private need none of that, since they go if the attempt is not heard of. States come before names, since
+        they may still be refused.
         """
+        states = [] if staged is None else staged.states()
         names = {output.file for output, _, _ in self._placed}
         named: list[tuple[str, str]] = []
         for path, target in self.finished:
@@ -218,10 +228,12 @@ class WrittenFiles:
                 named.append((path, target))
             else:
                 rename(path, target)
-        if named and channel is not None:
+        if (named or states) and channel is not None:
             moves = [(path, os.lstat(path).st_ino, target) for path, target in named]
             seconds = time.perf_counter() - started
-            channel.announce(Delivering(self._run.task, self._run.attempt, outputs, seconds, moves))
+            channel.announce(Delivering(self._run.task, self._run.attempt, outputs, seconds, moves, states))
+        if staged is not None:
+            staged.publish()
         for path, target in named:
             rename(path, target)
 
@@ -295,11 +307,30 @@ class WrittenFiles:
 
     def clear(self) -> None:
         """Remove what is left of the private folders."""
-        for _, path, _ in self._placed:
+        for output, path, _ in self._placed:
             folder = os.path.dirname(path)
             if folder not in self._left:
-                shutil.rmtree(folder, ignore_errors=True)
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    self._tell_of_others(output, folder, os.path.basename(path))
+                    shutil.rmtree(folder, ignore_errors=True)
             forget_folder(self._segments, folder)
+
+    def _tell_of_others(self, output: Output, folder: str, name: str) -> None:
+        """Say what goes with a private folder although the attempt delivered; once for each function."""
+        if not self.finished or self._function.name in _told:
+            return
+        with contextlib.suppress(OSError):
+            others = sorted(other for other in os.listdir(folder) if other != name)
+            if others:
+                _told.add(self._function.name)
+                more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+                say(
+                    f"penstock: task {self._function.name} left {others[0]!r}{more} beside {output.file}, which it "
+                    f"writes as {self._named(output)}: what no argument names is removed. Give the task a path for it "
+                    f"too, or a directory for all of them\n"
+                )
 
 
 def _keep_mode(path: str, file: str) -> None:

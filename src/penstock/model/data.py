@@ -32,7 +32,7 @@ SegmentId = int
 SPOILED: VersionId = -1
 
 
-class Piece(Struct, frozen=True, array_like=True):
+class Piece(Struct, frozen=True, array_like=True, gc=False):
     """A range of a segment."""
 
     segment: SegmentId
@@ -42,13 +42,15 @@ class Piece(Struct, frozen=True, array_like=True):
     size: int
 
 
-class Value(Struct, frozen=True, array_like=True, tag=0):
+# There is one for each result that the program has not let go. It holds no cycles, and where there is nothing beside
+# the stream it holds nothing else: it costs the garbage collector's rounds nothing.
+class Value(Struct, frozen=True, array_like=True, tag=0, gc=False):
     """A pickled object: the pickle stream and its out-of-band buffers, each inline or in a segment."""
 
     data: bytes | Piece
-    buffers: list[bytes | Piece] = []
+    buffers: tuple[bytes | Piece, ...] = ()
     #: states of persistent objects that it refers to: they are kept as long as a version refers to them
-    states: list[str] = []
+    states: tuple[str, ...] = ()
 
     def pieces(self) -> Iterator[Piece]:
         """The parts that live in segments."""

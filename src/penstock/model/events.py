@@ -62,7 +62,8 @@ class Submitted(Struct, frozen=True, gc=False):
     """The program called a task."""
 
     call: TaskCall
-    #: versions that the call supersedes: only those who read them already still can
+    #: versions that the program lets go, since the call supersedes them or their futures are gone: only those who read
+    #: them already still can
     released: tuple[VersionId, ...] = ()
     #: seconds before it may start: the call stands for a further attempt of one that failed
     pause: float = 0.0
@@ -157,9 +158,9 @@ class Provided(Struct, frozen=True):
 
 
 class Released(Struct, frozen=True):
-    """The program let go of a version: its future is gone, or a newer version took its place."""
+    """The program let go of versions: their futures are gone, or newer versions took their places."""
 
-    version: VersionId
+    versions: tuple[VersionId, ...]
 
 
 class Reverted(Struct, frozen=True):

@@ -7,6 +7,7 @@ from msgspec import Struct
 __all__ = [
     "BLOCKED",
     "DATA",
+    "END",
     "EXECUTOR",
     "GANG",
     "LEARNING",
@@ -27,6 +28,7 @@ EXECUTOR = "an I/O executor"
 LEARNING = "a learning phase"
 TURN = "their turn among I/O tasks"
 BLOCKED = "a node that can host it"
+END = "the fork server to say that a worker process has ended"
 START = "a worker process to start"
 PAUSE = "the end of a pause before their next attempt"
 STORE = "room in shared memory for their data"

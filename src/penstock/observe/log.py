@@ -19,7 +19,9 @@ from typing import get_args
 
 import msgspec
 
+from penstock.alert_waits import until_ended
 from penstock.observe.records import Dropped, Record
+from penstock.own_threads import OwnThread
 
 __all__ = ["EventLog", "Subscriber", "read_log"]
 
@@ -68,14 +70,14 @@ class EventLog:
         self.active = False
         self._stopping.set()
         if self._feeder is not None:
-            self._feeder.join()
+            until_ended(self._feeder)
         if self._file is not None:
             self._file.close()
 
     def _start(self) -> None:
         self.append = self._pending.append
         self.active = True
-        self._feeder = threading.Thread(target=self._feed, name="penstock-log", daemon=True)
+        self._feeder = OwnThread("log", self._feed)
         self._feeder.start()
 
     def _feed(self) -> None:
@@ -147,7 +149,7 @@ class _LogFile:
         self._dropped = 0
         self._closing = self._failed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._drain, name="penstock-log-disk", daemon=True)
+        self._thread = OwnThread("log-disk", self._drain)
         self._thread.start()
 
     def write(self, chunk: bytes, batch: list[Record]) -> None:

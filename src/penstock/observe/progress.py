@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from penstock.alert_waits import until_ended
 from penstock.observe.device_bars import DeviceBars, storage_part
 from penstock.observe.records import Record
 from penstock.observe.tally import Line, Snapshot, Tally
+from penstock.own_threads import OwnThread
 from penstock.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -64,12 +66,7 @@ class ProgressView:
         self._wrapped: list[tuple[Any, str, Any]] = []
         if live:
             self._make_room_for_questions()
-        self._thread = threading.Thread(
-            target=self._guard,
-            args=(self._draw_table if live else self._print_lines,),
-            name="penstock-view",
-            daemon=True,
-        )
+        self._thread = OwnThread("view", self._guard, self._draw_table if live else self._print_lines)
         self._thread.start()
 
     def on_batch(self, batch: list[Record]) -> None:
@@ -85,7 +82,7 @@ class ProgressView:
     def close(self) -> None:
         """Stop drawing and give the terminal back."""
         self._closing.set()
-        self._thread.join()
+        until_ended(self._thread)
         for module, name, original in self._wrapped:
             setattr(module, name, original)
         self._wrapped.clear()

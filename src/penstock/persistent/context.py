@@ -271,6 +271,10 @@ class Outgoing:
             link.token, link.generation, link.modified = staged.entry.token, link.generation + 1, False
             link.entry = staged.entry
 
+    def states(self) -> list[tuple[str, str]]:
+        """The new states: ids and tokens."""
+        return [(one.identifier, one.entry.token) for one in self._staged]
+
     def publish(self) -> None:
         """Everything else has succeeded: make the new states the current ones, all of them."""
         if self._staged:

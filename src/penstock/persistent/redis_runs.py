@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from penstock.errors import StorageError
+from penstock.own_threads import OwnThread
 from penstock.persistent.runs import Note, Runs, decode_note, encode_note, proof_of_life, proves_death
 
 __all__ = ["RedisRuns"]
@@ -52,7 +53,7 @@ class RedisRuns(Runs):
             self._held[run] = owner
             if self._over is None:  # before the first try: whoever is away then may come back
                 self._over = threading.Event()
-                threading.Thread(target=self._keep_on, args=(self._over,), name="penstock-lease", daemon=True).start()
+                OwnThread("lease", self._keep_on, self._over).start()
             self._renew()
 
     def _renew(self) -> None:

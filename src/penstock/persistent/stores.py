@@ -287,6 +287,11 @@ class Store(ABC):
         """Whether there are objects of all these ids."""
         return all(data is not None for data in self._manifests(identifiers))
 
+    def has_states(self, states: Sequence[tuple[str, str]]) -> bool:
+        """Whether all these states, by id and token, are or were current ones."""
+        found = self._look([identifier for identifier, _ in states])
+        return all(old is not None and old.names(token) for (_, old), (_, token) in zip(found, states, strict=True))
+
     def _manifest(self, identifier: str) -> tuple[bytes, Manifest]:
         [(stamp, manifest)] = self._look([identifier])
         if manifest is None:

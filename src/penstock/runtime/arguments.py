@@ -297,7 +297,7 @@ class Arguments(FileArguments):
 
         def find(found: Any) -> int | None:
             located = locate(found) if is_buffer(type(found)) else None
-            owner = id(located.owner) if isinstance(located, Located) else id(found)
+            owner = id(located.holder) if isinstance(located, Located) else id(found)
             if owner in self._unread:
                 met.add(owner)
             return 0 if id(found) in known else None
@@ -476,7 +476,7 @@ class Arguments(FileArguments):
         own = pack(stream, buffers[:first], runtime.segments)
         piece = runtime.buffers.piece
         parts = [bytes(one.raw()) if one.raw().nbytes <= LARGE else piece(one) for one in buffers[first:]]
-        return Value(own.data, [*own.buffers, *parts])
+        return Value(own.data, (*own.buffers, *parts))
 
 
 def _itself(value: Any) -> Any:

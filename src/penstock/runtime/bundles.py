@@ -19,8 +19,8 @@ def bundle(values: Sequence[Value]) -> Value:
     shape = [len(value.buffers) for value in values]
     # Only how many there are matters when this is pickled; the bytes are put in the places of the buffers.
     places = [pickle.PickleBuffer(bytearray()) for _ in parts]
-    states = list(dict.fromkeys(state for value in values for state in value.states))
-    return Value(pickle.dumps(_Bundle(shape, places), 5, buffer_callback=lambda _: None), parts, states)
+    states = tuple(dict.fromkeys(state for value in values for state in value.states))
+    return Value(pickle.dumps(_Bundle(shape, places), 5, buffer_callback=lambda _: None), tuple(parts), states)
 
 
 class _Bundle:

@@ -115,7 +115,7 @@ class CacheFile(Generic[E]):
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
             with self._locked():
                 kept = {_key(record.entry): record for record in self._read_or_set_aside()}
-                now = datetime.now(UTC)
+                now = _now()
                 for entry in entries:
                     old = kept.get(_key(entry))
                     merged = entry if old is None else merge(old.entry, entry)
@@ -204,3 +204,7 @@ class CacheFile(Generic[E]):
                 fcntl.flock(lock, fcntl.LOCK_UN)
         finally:
             os.close(lock)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -20,7 +20,7 @@ from penstock.runtime.readers import nearest
 if TYPE_CHECKING:
     from penstock.runtime.layers import DescribedLayer, NodeKind
 
-__all__ = ["SETTINGS", "Config", "Loaded", "Setting", "load_config"]
+__all__ = ["SETTINGS", "Config", "Loaded", "Setting", "load_config", "working_directory"]
 
 KeepRunDir = Literal["always", "failed", "never"]
 IoScheduler = Literal["fcfs", "priority", "backfilling"]
@@ -175,11 +175,19 @@ _RIVALS = {"storage": "resources_file", "resources_file": "storage"}
 _NOT_SETTINGS = ("PENSTOCK_INTERNAL_", "PENSTOCK_STREAM_", "PENSTOCK_HOSTNAMES", "PENSTOCK_NUM_NODES")
 
 
+def working_directory() -> str:
+    """Where the program is; if somebody has removed that, a path below which there is nothing either."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/proc/self/cwd"
+
+
 def load_config(
     flags: Mapping[str, object], environ: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> Loaded:
     """Combine all sources of settings, the later ones winning. A flag of ``None`` counts as not given."""
-    here = cwd or os.getcwd()
+    here = cwd or working_directory()
     values: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
 

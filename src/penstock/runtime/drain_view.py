@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from penstock.executors.saying import say, sees_a_person
 from penstock.units import format_size
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class DrainView:
         self._files: dict[str, int] = {}
         self._began = time.monotonic()
         self._shown_at = 0.0
-        self._live = sys.stderr.isatty()
+        self._live = sees_a_person()
         self._base = 0
 
     def begin(self, moved: int) -> None:
@@ -55,8 +55,7 @@ class DrainView:
             f"penstock: bringing files home: {files} of {len(self._files)}, "
             f"{format_size(min(size, moved - self._base))} of {format_size(size)}"
         )
-        sys.stderr.write(f"\r\x1b[K{line}" if self._live else f"{line}\n")
-        sys.stderr.flush()
+        say(f"\r\x1b[K{line}" if self._live else f"{line}\n")
 
     def __enter__(self) -> DrainView:
         return self
@@ -65,12 +64,11 @@ class DrainView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live and self._shown_at:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            say("\r\x1b[K")
         left = [version for version in self._state.placed.values() if not version.temp]
         if kind is not None and left:
             names = ", ".join(version.file or "" for version in left[:3]) + (", …" if len(left) > 3 else "")
-            sys.stderr.write(
+            say(
                 f"penstock: {len(left)} finished files are still on their storage layers, and their names are links "
                 f"to them: {names}\n"
             )

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.alert_waits import LOOK, until, until_ended
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.engine.state import TaskRecord
@@ -30,6 +31,7 @@ from penstock.model.data import VersionId
 from penstock.model.events import OutputReady, WorkerLost
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
+from penstock.own_threads import OwnThread
 from penstock.runtime.drain_view import DrainView
 from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
@@ -60,7 +62,7 @@ def _let_go_by(event: events.Event) -> Iterable[VersionId]:
     """The versions that the program lets go, by an event."""
     if type(event) is events.Submitted:
         return event.released
-    return (event.version,) if type(event) is events.Released else ()
+    return event.versions if type(event) is events.Released else ()
 
 
 class Driver(Settling):
@@ -80,7 +82,7 @@ class Driver(Settling):
         self.engine = engine
         self.executor = executor
         self.recorder = recorder
-        self._stalls = StallWatch(engine, recorder, stall, executor.only_starts)
+        self._stalls = StallWatch(engine, recorder, stall, executor.only_starts, executor.unheard)
         #: seconds after which it is told that nothing moves
         self._patience = stall
         self._log = recorder.log
@@ -110,7 +112,7 @@ class Driver(Settling):
     def begin(self) -> None:
         """Listen to workers from now on."""
         if isinstance(self.executor, NodeExecutor):
-            self._thread = threading.Thread(target=self._control, name="penstock-control", daemon=True)
+            self._thread = OwnThread("control", self._control)
             self._thread.start()
 
     # --- from any thread ----------------------------------------------------------------------------------------
@@ -213,21 +215,21 @@ class Driver(Settling):
         with self.awaiting(), self.lock.raw:
             self._sleepers += 1
             try:
-                done = self._changed.wait_for(lambda: self._broken or self._stopping or reached(), timeout)
+                done = until(self._changed, lambda: self._broken or self._stopping or reached(), timeout)
             finally:
                 self._sleepers -= 1
             if self._broken is not None:
                 raise PenstockError("a thread of Penstock ended with an error") from self._broken
             if self._stopping and not reached():
                 raise RuntimeStopped("the runtime was stopped by another thread")
-            return bool(done)
+            return done
 
     def await_names(self) -> None:
         """Wait for files that are just being given their names: who has a result may look at them next.
 
         Not in our own threads, which bring that about.
         """
-        if not self._stopping and not threading.current_thread().name.startswith("penstock-"):
+        if not self._stopping and type(threading.current_thread()) is not OwnThread:
             self.wait_until(lambda: self._stopping or not self.engine.naming)
 
     @property
@@ -252,7 +254,7 @@ class Driver(Settling):
             if self._thread is not None:
                 self.executor.wake()  # type: ignore[union-attr]
                 if threading.current_thread() is not self._thread:
-                    self._thread.join()
+                    until_ended(self._thread)
         finally:
             self.executor.close()  # Ctrl-C too ends the wait for a callback that does not return
         for head in self._heads():
@@ -324,7 +326,7 @@ class Driver(Settling):
         """Look a while before going to sleep if somebody waits: waking up can cost more than a short task."""
         if self._waiting:
             until = time.monotonic() + _LOOK
-            while time.monotonic() < until:
+            while self._waiting and time.monotonic() < until:
                 ready = executor.poll(0)
                 if ready:
                     return ready
@@ -380,7 +382,7 @@ class Driver(Settling):
             due = self.engine.next_look()
             if due is None or due > latest or self._stopping:
                 return False
-            time.sleep(max(0.0, due - time.monotonic()))
+            time.sleep(min(LOOK, max(0.0, due - time.monotonic())))
             self.post(events.Ticked())
         return True
 
@@ -448,8 +450,8 @@ class Driver(Settling):
     def _let_go(self, now: float) -> None:
         """Pass on what finalisers noted."""
         notes: list[events.Event] = []
-        while self.released:
-            notes.append(events.Released(self.released.popleft()))
+        if self.released:
+            notes.append(events.Released(self.take_released()))
         while self.released_segments:
             notes.append(events.SegmentReleased(self.released_segments.popleft()))
         self._process(notes, now)
@@ -474,7 +476,8 @@ class Driver(Settling):
         while self.engine.state.pauses and not self._stopping:
             due = self.engine.next_look()
             with self.lock.raw:
-                self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
+                left = LOOK if due is None else min(LOOK, due - time.monotonic())
+                self._changed.wait(max(0.0, left))
             with self.lock:
                 self._tick()
             self._run_launched()

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from penstock.alert_waits import until_set
+from penstock.own_threads import OwnThread
 from penstock.runtime.drain_view import DrainView
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ class Ending:
             with self._lock:
                 if self._by is None:
                     self._by, ours = me.ident, True
-            if not ours and self._by != me.ident and not me.name.startswith("penstock-"):
-                self._over.wait()
+            if not ours and self._by != me.ident and type(me) is not OwnThread:
+                until_set(self._over)
             yield ours
         finally:
             if ours:

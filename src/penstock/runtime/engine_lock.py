@@ -43,7 +43,9 @@ class EngineLock:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.raw.release()
         if self._depth and get_ident() == _MAIN:
-            self._set_depth(self._depth - 1)
+            self._depth -= 1  # as in _set_depth, without a call: this happens several times per task
+            if self._interrupted:
+                self._set_depth(self._depth)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from penstock.model.resources import StorageLayer
+from penstock.runtime.config import working_directory
 from penstock.runtime.directories import SHARED_MEMORY, free_bytes
 from penstock.runtime.layers import described_layers, precedence
 
@@ -86,7 +87,7 @@ def find_layers(
     environ = os.environ if environ is None else environ
     mounts = _mounts(root)
     found: dict[str, FoundLayer] = {}
-    for name, path in _places(root, environ, cwd or os.getcwd(), memory or SHARED_MEMORY):
+    for name, path in _places(root, environ, cwd or working_directory(), memory or SHARED_MEMORY):
         mount = _mount_of(_resolved(root, path), mounts)
         if mount is None or mount.device in found or (name == "memory" and mount.type not in _MEMORY):
             continue

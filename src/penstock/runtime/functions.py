@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.errors import ConstraintError, DefinitionError
 from penstock.executors.node import NodeExecutor
+from penstock.executors.saying import say
 from penstock.model.tasks import TaskSpec
 from penstock.runtime.constraints import requirements
 from penstock.runtime.declaration import Declaration
@@ -41,8 +42,11 @@ class Functions:
         constraints: Mapping[str, Mapping[str, Any]],
         retry_delay: float | None,
         *,
+        bring_up_to_date: Callable[[Surroundings, str], None],
         strict: bool = False,
     ) -> None:
+        #: what a function takes along is to be what tasks have made of it so far
+        self._bring_up_to_date = bring_up_to_date
         #: of tasks that do not say
         self._retry_delay = retry_delay
         self._strict = strict
@@ -80,8 +84,11 @@ class Functions:
     def _has_changed(self, declaration: Declaration) -> bool:
         for one in (declaration, *declaration.implementations) if declaration.implementations else (declaration,):
             surroundings = self._surroundings.get(one)
-            if surroundings is not None and surroundings.changed():
-                return True
+            if surroundings is not None:
+                if surroundings.objects:
+                    self._bring_up_to_date(surroundings, one.name)
+                if surroundings.changed():
+                    return True
         return False
 
     def _new(self, declaration: Declaration) -> TaskSpec:
@@ -177,9 +184,14 @@ class Functions:
             from penstock.runtime.mpi_support import ensure_mpi
 
             ensure_mpi(spec.name, spec.world, inline=not isinstance(self._executor, NodeExecutor))
-        self._executor.functions[spec.function] = ship(spec.function, declaration, self._segments)
+        surroundings = None
         if not travels_by_name(declaration.body):
-            self._surroundings[declaration] = Surroundings(declaration.name, declaration.body, strict=self._strict)
+            surroundings = Surroundings(declaration.name, declaration.body, strict=self._strict)
+            self._bring_up_to_date(surroundings, declaration.name)
+        self._executor.functions[spec.function] = ship(spec.function, declaration, self._segments)
+        if surroundings is not None:
+            surroundings.take_pictures()
+            self._surroundings[declaration] = surroundings
         elif self._strict:
             self._imported[declaration] = ImportedSurroundings(declaration.name, declaration.body)
 
@@ -202,7 +214,7 @@ class Functions:
         for name, found in near:
             if found:
                 message = f"[constraints.{name}] in {origin} is of no task; did you mean {called[found[0]]}?"
-                sys.stderr.write(f"penstock: {message}\n")
+                say(f"penstock: {message}\n")
 
 
 def _identity(declaration: Declaration) -> str:
@@ -211,4 +223,4 @@ def _identity(declaration: Declaration) -> str:
     if module == "__main__":
         file = getattr(sys.modules["__main__"], "__file__", None)
         module = os.path.abspath(file) if file else "__main__"
-    return f"{module}:{declaration.name}"
+    return f"{module}:{declaration.name}".encode(errors="backslashreplace").decode()  # it is kept in files of UTF-8

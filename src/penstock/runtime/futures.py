@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from penstock.alert_waits import LOOK, until, until_set
 from penstock.data.limits import behind
 from penstock.data.segments import Access, SegmentLost, Segments
 from penstock.data.serializer import load
@@ -24,6 +26,7 @@ from penstock.data.stand_ins import Promised
 from penstock.errors import CallError, NotAValue, PenstockError, SerializationError, StorageError
 from penstock.model.data import FileRef, Slot, Value, VersionId, in_segments
 from penstock.model.tasks import Failure, FailureKind
+from penstock.own_threads import as_the_program
 from penstock.runtime.recovery import read
 from penstock.runtime.reverting import Placed, takes_back
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.runtime.driver import Driver
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["Future", "PlacedFuture", "StreamedFuture", "as_completed", "wait"]
+__all__ = ["Future", "PlacedFuture", "StreamedFuture", "as_completed", "await_futures", "wait"]
 
 T = TypeVar("T")
 
@@ -39,6 +42,8 @@ UNLOADED = object()
 _PENDING = "PENDING"
 _FINISHED = "FINISHED"
 _CANCELLED = "CANCELLED_AND_NOTIFIED"
+#: seconds between two looks for each future that is looked at, which takes some microseconds
+_ASKED = 0.002
 _making = threading.Lock()
 
 
@@ -117,7 +122,7 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
 
     def _call_back(self, callback: Callable[[Any], object]) -> None:
         try:
-            callback(self)
+            as_the_program(callback, self)
         except Exception:
             import logging
 
@@ -260,7 +265,7 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
         if driver.look(self.done, timeout) or driver.serve_until(self.done, timeout):
             return
         with driver.awaiting(), self._condition:
-            if not self._condition.wait_for(lambda: self._state != _PENDING, timeout):
+            if not until(self._condition, lambda: self._state != _PENDING, timeout):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
 
     def _load(self, timeout: float | None = None) -> None:
@@ -268,15 +273,16 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
         assert outcome is not None
         if type(outcome) is Failure:
             raise self._error(outcome)
-        self.loaded_at = self._runtime.own_results.now
+        runtime = self._runtime
+        segments = runtime.segments
+        self.loaded_at = runtime.own_results.now
         if type(outcome) is FileRef:
             self._value = outcome.path
         elif type(outcome) is Value:
-            segments, task = self._runtime.segments, self._task
             if not outcome.buffers and not outcome.states and type(outcome.data) is bytes:
-                self._value = _load(outcome, segments, task)  # all of it is here: nothing can be lost, or kept
+                self._value = _load(outcome, segments, self)  # all of it is here: nothing can be lost, or kept
                 return
-            self._value = read(self._runtime, self._version, outcome, lambda one: _load(one, segments, task), timeout)
+            self._value = read(runtime, self._version, outcome, lambda one: _load(one, segments, self), timeout)
 
     # --- the rest -----------------------------------------------------------------------------------------------
 
@@ -342,18 +348,20 @@ class PlacedFuture(Placed, Future[T]):
         self.settle_with(self.original)
 
 
-def _load(outcome: Any, segments: Segments, task: int) -> Any:
+def _load(outcome: Any, segments: Segments, future: Future[Any]) -> Any:
     try:
         return load(outcome, segments, Access.COPY)
     except (StorageError, SegmentLost):
         raise  # the result is there, but the object in the store that it refers to is not; or it can be had again
     except Exception as error:
+        # Who waits for an object of the program has a future of no task.
+        what = f"the result of {future.label}" if future._task else "what tasks have made of an object"
         if isinstance(error, OSError) and segments.holds(error.filename):
-            raise PenstockError(f"the result of task {task} cannot be read from the store: {error}") from error
+            raise PenstockError(f"{what} cannot be read from the store: {error}") from error
         if limit := behind(error):
-            raise PenstockError(f"the result of task {task} cannot be loaded: {error}; {limit}") from error
+            raise PenstockError(f"{what} cannot be loaded: {error}; {limit}") from error
         raise SerializationError(
-            f"the result of task {task} cannot be loaded in the main program: {type(error).__name__}: {error}. "
+            f"{what} cannot be loaded in the main program: {type(error).__name__}: {error}. "
             f"Defining its class in a module instead of the main program usually helps."
         ) from error
 
@@ -403,7 +411,7 @@ def _in_real_time(futures: list[Any], timeout: float | None, driver: Driver) -> 
             if left is not None and left <= 0:
                 raise TimeoutError(f"{len(futures) - number} (of {len(futures)}) futures unfinished")
             with driver.awaiting():
-                news.wait(left)
+                until_set(news, left)
             news.clear()
         yield finished.popleft()
 
@@ -420,5 +428,38 @@ def wait(
     futures = list(futures)
     _prepare(futures, "wait")
     driver = _driver_of(futures)
-    with contextlib.nullcontext() if driver is None else driver.awaiting():
+    if driver is None or futures[0].runtime.simulated:  # whose time passes in the waits of the standard library
         return concurrent.futures.wait(futures, timeout, return_when)
+    with driver.awaiting():
+        return await_futures(futures, timeout, return_when)
+
+
+def await_futures(
+    futures: list[Any], timeout: float | None = None, return_when: str = concurrent.futures.ALL_COMPLETED
+) -> Any:
+    """What the standard library does, without a wait that no signal ends."""
+    latest = math.inf if timeout is None else time.monotonic() + timeout
+    if return_when == concurrent.futures.ALL_COMPLETED:
+        for future in futures:  # one after the other, which is less work than to be told of each
+            if future.done():
+                continue
+            with future._condition:
+                left = None if timeout is None else latest - time.monotonic()
+                if not until(future._condition, future.done, left):
+                    break
+        return concurrent.futures.wait(futures, 0, return_when)
+    # To ask again is work for each future.
+    look = max(LOOK, len(futures) * _ASKED)
+    while True:
+        left = latest - time.monotonic()
+        waited = concurrent.futures.wait(futures, max(0.0, min(left, look)), return_when)
+        failed = return_when == concurrent.futures.FIRST_EXCEPTION and any(map(_has_failed, waited.done))
+        completed = return_when == concurrent.futures.FIRST_COMPLETED and waited.done
+        if failed or completed or not waited.not_done or left <= look:
+            return waited
+
+
+def _has_failed(future: Any) -> bool:
+    if isinstance(future, Future):
+        return type(future.outcome) is Failure and not future.cancelled()
+    return not future.cancelled() and future.exception() is not None

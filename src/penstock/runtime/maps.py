@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from msgspec.structs import replace
 
+from penstock.alert_waits import until
 from penstock.data.segments import Access
 from penstock.data.serializer import load
 from penstock.data.slots import FailedElement
@@ -151,21 +152,20 @@ class Mapped(PromisedSequence, Sequence[Future[T]]):
     def results(self, timeout: float | None = None) -> list[T]:
         """All values, in order; raises the first failure."""
         with self._runtime.driver.awaiting() if self._left else contextlib.nullcontext(), self._done:
-            if not self._done.wait_for(lambda: not self._left, timeout):
+            if not until(self._done, lambda: not self._left, timeout):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
         if self._failures:
             for failure in self._failures.values():
                 self._runtime.observe(failure)
             raise self._runtime.observe(self._failures[min(self._failures)])
-        for piece in dict.fromkeys(self._pieces):
-            if piece is not None:
-                self._load(piece)
+        for piece in self._submitted():
+            self._load(piece)
         return self._values
 
     def cancel(self) -> None:
         """Give up what is not done."""
         with self._lock:
-            pieces = {piece for piece in self._pieces if piece is not None and piece.outcome is None}
+            pieces = [piece for piece in self._submitted() if piece.outcome is None]
             self._give_up(Failure(FailureKind.CANCELLED, "its map was cancelled"))
         for piece in pieces:
             self._runtime.cancel(piece.task, kill=True)
@@ -230,6 +230,11 @@ class Mapped(PromisedSequence, Sequence[Future[T]]):
             piece = self._pieces[position]
             assert piece is not None
             return piece.version, position - piece.indices.start
+
+    def _submitted(self) -> list[_Piece]:
+        """The pieces that hold some item, in order."""
+        # Without a comprehension over all items: there may be a million of them in a few hundred pieces.
+        return [piece for piece in dict.fromkeys(self._pieces) if piece is not None]
 
     # --- results ------------------------------------------------------------------------------------------------
 
@@ -335,7 +340,7 @@ class Mapped(PromisedSequence, Sequence[Future[T]]):
 
     def keep(self) -> None:
         """The run is over: map the values while their segments are still there."""
-        for piece in {piece for piece in self._pieces if piece is not None}:
+        for piece in self._submitted():
             with contextlib.suppress(DataLost):  # whoever asks for the values will be told
                 self._load(piece)
 
@@ -349,7 +354,7 @@ class Mapped(PromisedSequence, Sequence[Future[T]]):
     def __del__(self) -> None:
         runtime = getattr(self, "_runtime", None)
         if runtime is not None:
-            for piece in {piece for piece in self._pieces if piece is not None}:
+            for piece in self._submitted():
                 for version in piece.versions:
                     runtime.let_go(version, piece.outcome)
 

@@ -166,10 +166,10 @@ class Memories:
         memory = self.of(located.owner)
         if memory is not None:
             self.take_back(memory, None if whole else located.region)
-        elif not whole:
-            datum = self._runtime.identity.find(located.owner)
+        elif located.holder is not obj:
+            datum = self._runtime.identity.find(located.holder)
             if datum is not None and not datum.shared:
-                self._runtime.take_back(located.owner, "wait_on")
+                self._runtime.take_back(located.holder, "wait_on")
 
     def take_back(self, memory: Memory, one: Region | None = None) -> None:
         """Wait until the program can have a region, or all, and give it that."""
@@ -232,4 +232,4 @@ class Memories:
 
     def _release(self, tokens: Iterable[VersionId]) -> None:
         for token in tokens:
-            self._runtime.driver.post(Released(token))
+            self._runtime.driver.post(Released((token,)))

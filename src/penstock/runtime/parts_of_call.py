@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.data.owners import Located, Unknown, is_buffer, locate
+from penstock.data.owners import Located, Unknown, hold, is_buffer, is_more, let_go, locate
 from penstock.data.parts import Part, PartOfSlot, PartOfWhole
 from penstock.errors import CallError
 from penstock.graph.regions import Region
@@ -99,7 +99,12 @@ class PartsOfCall:
             raise CallError(f"{where} is a {type(obj).__name__} that no task can update: {located.why}. Pass a copy.")
         memory = self._memories.of(located.owner)
         whole = located.owner is obj
+        if located.holder is not located.owner:
+            self._take_over(located.holder, where)
+            let_go(located.owner)
         if not located.region.run or (whole and not self._is_shared(memory, obj) and id(obj) not in self._owners):
+            if whole and is_more(obj):
+                self._hold(obj, where)
             return None
         if whole and _is_bytes(obj):
             raise _two_things(obj)
@@ -124,6 +129,15 @@ class PartsOfCall:
         self._uses[memory.segment].paths.append(path)
         self._written[id(obj)] = obj, part
         return part
+
+    def _hold(self, obj: Any, where: str) -> None:
+        """An array that is more than its memory, which nobody else has, goes to a task as any object does."""
+        if getattr(obj, "hardmask", False):
+            raise CallError(
+                f"{where} has a hard mask, which does not get to the task; call soften_mask() before, and "
+                f"harden_mask() in the task"
+            )
+        hold(obj)
 
     def _is_shared(self, memory: Memory | None, owner: Any) -> bool:
         """Whether an owner is used in shared memory; what cannot be had there is the program's again."""
@@ -166,7 +180,7 @@ class PartsOfCall:
         memory = self._memories.of(located.owner)
         # One that tasks have done with may still be read, and its owner be with tasks as a whole meanwhile.
         if memory is not None and (memory.owned.meeting(located.region) or memory.segment in self._uses):
-            if not self._can_share(obj):
+            if not self._can_share(obj) or is_more(obj):
                 if memory.segment in self._uses:
                     raise _two_things(obj)
                 self._memories.take_back(memory, located.region)
@@ -178,13 +192,13 @@ class PartsOfCall:
         return self._local and not _is_bytes(obj)
 
     def _part_of_datum(self, obj: Any, located: Located) -> PartOfSlot | PartOfWhole | None:
-        owner = located.owner
+        owner = located.holder
         datum = None if owner is obj else datum_of(self._runtime, owner, "the owner of an argument")
         travels = owner is not obj and id(owner) in self._carried
         if (datum is None or datum.shared) and not travels:
             return None
         if travels:
-            if isinstance(located.kind, str) or not _has_parts(owner):
+            if isinstance(located.kind, str) or is_more(obj) or not _has_parts(owner):
                 raise CallError(
                     f"a task is given a {type(owner).__name__} to update and a {type(obj).__name__} of its memory; in "
                     f"a task these would be two things. Pass one of them."
@@ -192,7 +206,7 @@ class PartsOfCall:
             layout = owner.shape, owner.strides, owner.dtype
             return PartOfWhole(owner, layout, located.offset, located.shape, located.strides, located.kind)
         assert datum is not None
-        if isinstance(located.kind, str) or not _has_parts(owner):
+        if isinstance(located.kind, str) or is_more(obj) or not _has_parts(owner):
             self._wiring.lose(datum.version)
             self._runtime.take_back(owner, "an argument")
             return None

@@ -21,6 +21,7 @@ from penstock.model.data import Value, VersionId
 from penstock.model.events import Provided, Released
 from penstock.model.tasks import Failure
 from penstock.persistent.where import close_store, current_store, is_stored, opened_store, settings, work_for
+from penstock.runtime.config import working_directory
 from penstock.runtime.reverting import standing
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def store_address(config: Config) -> str:
     """The address of the store that the settings mean; of servers that are to be started, only that they are."""
     if config.mode == "simulated":
         return "memory:"
-    return settings.url or config.store or f"local:{os.path.abspath('penstock-store')}"
+    return settings.url or config.store or f"local:{os.path.join(working_directory(), 'penstock-store')}"
 
 
 class PersistentData:
@@ -306,7 +307,7 @@ class PersistentData:
         self._updated.discard(identifier)
         known = self._known.pop(identifier, None)
         if known is not None and not self._runtime.stopped:
-            self._runtime.driver.post(Released(known.version))
+            self._runtime.driver.post(Released((known.version,)))
 
     # --- the end of states ----------------------------------------------------------------------------------------
 
@@ -341,7 +342,7 @@ class PersistentData:
         driver = self._runtime.driver
         with driver.lock:
             for known in self._known.values():
-                driver.handle(Released(known.version))
+                driver.handle(Released((known.version,)))
         self._known.clear()
         self._dropper.close()
         if not self._runtime.simulated:

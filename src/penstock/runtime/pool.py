@@ -22,8 +22,9 @@ from msgspec.structs import replace
 from penstock.errors import RuntimeStopped, SerializationError
 from penstock.model.data import Slot, VersionId
 from penstock.model.tasks import Failure, FailureKind
+from penstock.own_threads import OwnThread
 from penstock.runtime import session
-from penstock.runtime.futures import Future
+from penstock.runtime.futures import Future, await_futures
 
 if TYPE_CHECKING:
     from penstock.runtime.declaration import Declaration
@@ -115,7 +116,7 @@ class Pool:
         if cancel:
             for future in list(self.pending):
                 future.cancel()
-        if wait and not threading.current_thread().name.startswith("penstock-"):
+        if wait and type(threading.current_thread()) is not OwnThread:
             self._finish()
         elif self._runtime is not None and not self._runtime.stopped:
             with contextlib.suppress(RuntimeError):  # too late for a thread: the program's end does it
@@ -124,7 +125,7 @@ class Pool:
     def _finish(self) -> None:
         try:
             while self.pending:
-                concurrent.futures.wait(list(self.pending))
+                await_futures(list(self.pending))
                 self._settle_pending()
         except BaseException:
             if self._runtime is not None:

@@ -5,12 +5,12 @@ All times that it is told are of the driver's own clock; records count from the 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.executors import wire
+from penstock.executors.saying import say
 from penstock.model import commands, events
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.resources import Node, StorageLayer
@@ -276,7 +276,7 @@ class Recorder:
             self._warned = True
             task = self._engine.state.tasks.get(lost.task)
             name = lost.task if task is None else task.label
-            sys.stderr.write(
+            say(
                 f"penstock: an output of task {name} was lost: {lost.why}. It is computed again, and so is whatever "
                 f"else may be lost in this run; the event log has it all.\n"
             )

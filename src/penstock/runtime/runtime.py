@@ -7,7 +7,6 @@ call ─▶ Arguments.pack ─▶ Submitted ─▶ Driver ─▶ engine … work
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sys
 import threading
@@ -15,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
+from itertools import count, islice
 from multiprocessing.process import current_process
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -65,6 +65,7 @@ from penstock.runtime.policies import ready_set
 from penstock.runtime.profiles import Profiles
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.reverting import datum_of
+from penstock.runtime.shipping import Surroundings
 from penstock.runtime.simple_arguments import packed_simply
 from penstock.runtime.spills import spill_folders, store_rules
 from penstock.runtime.streams import open_stream
@@ -92,7 +93,7 @@ class Runtime:
     def __new__(cls, **settings: Any) -> Self:
         if folders_of_run.memory:
             settings |= _inside_worker()
-        loaded = load_config(settings, os.environ, os.getcwd())
+        loaded = load_config(settings, os.environ)
         if session.simulation is not None or loaded.config.mode == "simulated":
             from penstock.runtime.simulated_runtime import SimulatedRuntime
 
@@ -158,6 +159,7 @@ class Runtime:
             self.profiles,
             config.constraints,
             config.retry_delay,
+            bring_up_to_date=self.bring_up_to_date,
             strict=config.strict,
         )
         self.driver.drop_state = self.objects.drop_state
@@ -173,8 +175,9 @@ class Runtime:
         self._ending = Ending()
         #: held by a thread while it enters a call; pickling runs code of the program's, which may call tasks as well
         self.calling = threading.RLock()
-        self._task_numbers = itertools.count(1)
-        self.new_version = itertools.count(1).__next__
+        self._task_numbers = count(1)
+        self._version_numbers = count(1)
+        self.new_version = self._version_numbers.__next__
         self._window = config.window
         #: futures and maps whose values lie in the store; what they hold at the end of the run is kept
         self.stored: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -273,7 +276,7 @@ class Runtime:
         # Between looking up the newest versions and making newer ones, no other thread's call may do the same.
         with self.calling:
             task = next(self._task_numbers)
-            returned = tuple([self.new_version() for _ in range(declaration.outputs)])
+            returned = tuple(islice(self._version_numbers, declaration.outputs))
             simple = None if declaration.directions else packed_simply(self, args, kwargs)
             if simple is not None:
                 value, read = simple
@@ -316,10 +319,11 @@ class Runtime:
                 for effect in arguments.effects:
                     effect()
                 arguments.effects.clear()  # they hold the arguments, which hold them: large buffers would stay
-                driver.handle(Submitted(call, tuple(arguments.released), replaces=tuple(arguments.replaces)))
+                released = (*driver.take_released(), *arguments.released)
+                driver.handle(Submitted(call, released, replaces=tuple(arguments.replaces)))
                 self.files.tidy(driver.engine.lives)
             else:
-                driver.handle(Submitted(call))
+                driver.handle(Submitted(call, driver.take_released() if driver.released else ()))
             driver.submitted()
         return futures
 
@@ -407,7 +411,7 @@ class Runtime:
                     return value
                 self._untrack(obj)
                 self.own_results.note(obj)
-            self.driver.post(Released(version))
+            self.driver.post(Released((version,)))
         return obj
 
     def take_back(self, obj: Any, where: str) -> None:
@@ -417,6 +421,18 @@ class Runtime:
                 f"{where} has a {type(obj).__name__} that a task has replaced as a whole; pass what wait_on() gives "
                 f"for it"
             )
+
+    def bring_up_to_date(self, taken_along: Surroundings, task: str) -> None:
+        """Bring what a function refers to up to date, where tasks called before are to change it."""
+        data = self.identity.by_address
+        if not data and not self.memories.used:
+            return
+        for buffer in taken_along.buffers:
+            self.memories.await_buffer(buffer)
+        for obj in [obj for address, obj in taken_along.objects.items() if address in data]:
+            datum = self.identity.find(obj)
+            if datum is not None and not datum.shared:
+                self.take_back(obj, f"the function of task {task}")
 
     def has_given(self, obj: Any) -> bool:
         """Whether an object that came from a task is the program's to tasks: they update it, or parts of its memory."""
@@ -432,7 +448,7 @@ class Runtime:
         """An object is the program's own again; its versions live only as long as tasks read them."""
         version = self._untrack(obj)
         if version:
-            self.driver.post(Released(version))
+            self.driver.post(Released((version,)))
 
     def _untrack(self, obj: Any) -> VersionId:
         """Forget a datum; gives the version that it had, if it was one."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError, PenstockError, RuntimeStopped
 from penstock.executors.inside import inside_task
+from penstock.executors.saying import flush_streams, say
 from penstock.persistent import where
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def _at_exit() -> None:
             stop(abort=_failing or sys.exception() is not None)
         except KeyboardInterrupt:
             stop(abort=True)
-            sys.stderr.write(f"Interrupted: {unfinished} unfinished tasks were given up.\n")
+            say(f"Interrupted: {unfinished} unfinished tasks were given up.\n")
             _end_with(_INTERRUPTED)
         except Exception as error:
             _report(error)
@@ -235,8 +236,8 @@ def _report(error: BaseException) -> None:
     """A task failed and nobody has looked: say so, and have the program's exit status say so too."""
     import traceback
 
-    sys.stderr.write("A task failed, and the program ended without looking at it:\n")
-    traceback.print_exception(error.with_traceback(None))
+    told = "".join(traceback.format_exception(error.with_traceback(None)))
+    say(f"A task failed, and the program ended without looking at it:\n{told}")
     _end_with(1)
 
 
@@ -250,8 +251,7 @@ def _end_with(status: int) -> None:
 def _exit() -> None:
     """Registered first and so called last: an exit handler has no other way to set the status."""
     if _status:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         os._exit(_status)
 
 

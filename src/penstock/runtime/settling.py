@@ -50,6 +50,11 @@ class Settling:
         self._announcements: deque[Waiter] = deque()
         self._announcing: set[int] = set()
 
+    def take_released(self) -> tuple[VersionId, ...]:
+        """The versions that finalisers have let go since the last time; under the lock."""
+        released = self.released
+        return tuple([released.popleft() for _ in range(len(released))])
+
     def _overtake(self, version: VersionId) -> None:
         """The program lets a version go: threads that wait for it would never be told, and look for a newer one."""
         for waiter in self.onlookers.pop(version, ()):
@@ -71,7 +76,7 @@ class Settling:
                 self.unobserved[outcome.path[0]] = outcome
         elif type(outcome) is FileRef:
             # A file that bears its final name needs no version: the next task finds it on disk.
-            return events.Released(command.version)
+            return events.Released((command.version,))
         return None
 
     def announce_soon(self, waiter: Waiter) -> None:

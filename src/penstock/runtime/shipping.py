@@ -6,13 +6,15 @@ import importlib
 import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
+from types import CellType
 from typing import Any
 
 from penstock.data.own_classes import leave_own_classes
+from penstock.data.owners import is_buffer
 from penstock.data.segments import Segments
 from penstock.data.serializer import LARGE, pack
 from penstock.errors import ArgumentChanged, SerializationError
-from penstock.executors.used_names import ABSENT, Used, can_change, snapshot, used_by
+from penstock.executors.used_names import ABSENT, Used, can_change, class_of, reached_by, snapshot, used_by
 from penstock.executors.wire import Define
 from penstock.model.data import Value
 from penstock.runtime.declaration import Declaration
@@ -59,9 +61,12 @@ class _ByName:
     def __init__(self, body: Callable[..., Any]) -> None:
         self._module = body.__module__
         self._path = body.__qualname__
+        found = import_attribute(self._module, self._path)
+        #: the name means a function that wraps this one
+        self._wrapped = found is not body and not _is_task(found)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return import_body, (self._module, self._path, _unfinished())
+        return import_body, (self._module, self._path, _unfinished(), self._wrapped)
 
 
 class _WithClasses:
@@ -86,12 +91,13 @@ def knowing(body: Callable[..., Any], classes: list[type]) -> Callable[..., Any]
 
 
 def _reference(body: Callable[..., Any]) -> Any:
-    reference = _ByName(body) if travels_by_name(body) else body
-    if "penstock.persistent.objects" not in sys.modules:
-        return reference
-    from penstock.persistent.forms import own_classes
+    reference, classes = _ByName(body) if travels_by_name(body) else body, []
+    if reference is body and (own := class_of(body)) is not None and not travels_by_name(own):
+        classes.append(own)
+    if "penstock.persistent.objects" in sys.modules:
+        from penstock.persistent.forms import own_classes
 
-    classes = own_classes()
+        classes += own_classes()
     return _WithClasses(reference, classes) if classes else reference
 
 
@@ -101,9 +107,10 @@ def _unfinished() -> list[str]:
     return [name for name, spec in specs if getattr(spec, "_initializing", False) and _can_import(name)]
 
 
-def import_body(module: str, path: str, unfinished: Sequence[str] = ()) -> Callable[..., Any]:
+def import_body(module: str, path: str, unfinished: Sequence[str], wrapped: bool) -> Callable[..., Any]:
     """Import a task's function; ``unfinished`` modules were being imported when it was called.
 
+    ``wrapped``: it is inside what the module has under that name. If not, what a function wraps is its own affair.
     Of modules that import each other, some can only be imported in the order in which the program did it.
     """
     try:
@@ -114,8 +121,12 @@ def import_body(module: str, path: str, unfinished: Sequence[str] = ()) -> Calla
         for outer in unfinished:
             importlib.import_module(outer)
         found = import_attribute(module, path)
-    body: Callable[..., Any] = getattr(found, "__wrapped__", found)
+    body: Callable[..., Any] = found.__wrapped__ if wrapped or _is_task(found) else found
     return body
+
+
+def _is_task(found: Any) -> bool:
+    return "declaration" in getattr(found, "__dict__", ())
 
 
 def import_attribute(module: str, path: str) -> Any:
@@ -167,7 +178,7 @@ def _by_value_too(body: Callable[..., Any]) -> None:
 
 
 class Surroundings:
-    """The globals and closure cells that a function travelling by value takes along, as they were when it was sent.
+    """What a function travelling by value takes along: globals, closure cells, defaults, as they were when it was sent.
 
     The next call is to see what the program has bound anew or changed in place since. What is small is compared at each
     call. For what is large that would cost more than the task: its length is, and in strict mode all of it.
@@ -175,14 +186,21 @@ class Surroundings:
 
     def __init__(self, task: str, body: Callable[..., Any], *, strict: bool) -> None:
         self._task = task
-        used = used_by(body)
-        self._globals = [(one.place, one.name, one.value) for one in used if isinstance(one.place, dict)]
-        self._cells = [one for one in used if not isinstance(one.place, dict)]
+        self._strict = strict
+        self._used, objects = reached_by(body)
+        #: what of it, or in it, tasks may be given to update, by address
+        self.objects = {id(one): one for one in objects}
+        self.buffers = [one for one in objects if is_buffer(type(one))]
+        self._globals = [(one.place, one.name, one.value) for one in self._used if isinstance(one.place, dict)]
+        self._cells = [one for one in self._used if isinstance(one.place, CellType)]
         self._small: list[tuple[Any, bytes]] = []
         self._large: list[tuple[Used, int, bytes | None]] = []
-        for one in used:
+
+    def take_pictures(self) -> None:
+        """Remember what it looks like now."""
+        for one in self._used:
             if can_change(one.value) or (isinstance(one.value, type) and not travels_by_name(one.value)):
-                self._remember(one, snapshot(one.value), strict=strict)
+                self._remember(one, snapshot(one.value), strict=self._strict)
 
     def _remember(self, one: Used, before: bytes | None, *, strict: bool) -> None:
         if before is None:

@@ -21,6 +21,7 @@ from penstock.errors import PenstockError, RuntimeStopped
 from penstock.model import commands, events
 from penstock.model.commands import Launch
 from penstock.model.tasks import Failure, FailureKind
+from penstock.own_threads import OwnThread
 from penstock.runtime.settling import Settling
 from penstock.runtime.simulated_threads import ProgramThreads
 from penstock.sim.executor import Executor
@@ -119,7 +120,7 @@ class SimulatedDriver(Settling):
     def _let_go(self) -> None:
         """Pass on what finalisers noted."""
         while self.released:
-            self.world.post(events.Released(self.released.popleft()))
+            self.world.post(events.Released(self.take_released()))
 
     def _version_settled(self, command: commands.Settle) -> None:
         answer = self._settle(command)
@@ -184,7 +185,7 @@ class SimulatedDriver(Settling):
     def _stand_still(self, reached: Callable[[], bool]) -> None:
         """Nothing will happen by itself: wait for another thread, if there is one that could call something."""
         here = threading.current_thread()
-        if not any(one for one in threading.enumerate() if one is not here and not one.name.startswith("penstock-")):
+        if not any(one is not here and type(one) is not OwnThread for one in threading.enumerate()):
             waiting = ", ".join(task.label for task in list(self.engine.state.tasks.values())[:3])
             raise PenstockError(
                 f"the program waits for what can never happen: virtual time stands still at {self.now:g} s"
@@ -232,7 +233,7 @@ class SimulatedDriver(Settling):
     def watch_sleepers(self) -> None:
         """From now on, notice when the program waits for something that only a callback can bring about."""
         if self._watch is None:
-            self._watch = threading.Thread(target=self._wake_sleepers, name="penstock-time", daemon=True)
+            self._watch = OwnThread("time", self._wake_sleepers)
             self._watch.start()
 
     def _wake_sleepers(self) -> None:

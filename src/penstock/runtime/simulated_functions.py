@@ -31,7 +31,16 @@ class SimulatedFunctions(Functions):
         durations: Durations,
     ) -> None:
         # There is no executor that wants code.
-        super().__init__(engine, None, segments, tuning, profiles, constraints, retry_delay)  # type: ignore[arg-type]
+        super().__init__(
+            engine,
+            None,  # type: ignore[arg-type]
+            segments,
+            tuning,
+            profiles,
+            constraints,
+            retry_delay,
+            bring_up_to_date=lambda taken_along, task: None,
+        )
         self._durations = durations
         #: by the number of the function
         self.timings: dict[int, Timing] = {}

@@ -7,7 +7,6 @@ Nothing on any disk changes, but for an event log that was asked for.
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import threading
@@ -15,6 +14,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import count, islice
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
 from penstock.errors import RuntimeStopped, SimulatedValueError
+from penstock.executors.saying import say
 from penstock.executors.tracebacks import describe
 from penstock.graph.identity import Datum, Identity
 from penstock.model.data import Value, VersionId
@@ -141,8 +142,9 @@ class SimulatedRuntime(Runtime):
         self.claims = None  # no file is written
         self.stopped = False
         self.calling = threading.RLock()
-        self._task_numbers = itertools.count(1)
-        self.new_version = itertools.count(1).__next__
+        self._task_numbers = count(1)
+        self._version_numbers = count(1)
+        self.new_version = self._version_numbers.__next__
         self._window = config.window
         self.stored: weakref.WeakSet[Any] = weakref.WeakSet()
         self.copied: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -205,7 +207,7 @@ class SimulatedRuntime(Runtime):
         declaration.check(args, kwargs)
         with self.calling:
             task = next(self._task_numbers)
-            returned = tuple([self.new_version() for _ in range(declaration.outputs)])
+            returned = tuple(islice(self._version_numbers, declaration.outputs))
             arguments = None
             reads = None if declaration.directions or kwargs else self._plain_reads(args)
             if reads is not None:
@@ -328,9 +330,7 @@ class SimulatedRuntime(Runtime):
     def _tell_of_unused(self) -> None:
         for name in self.durations.unused():
             called = ", ".join(self.durations.called()) or "none"
-            sys.stderr.write(
-                f"penstock: a duration was given for {name}, but no such task was called; were: {called}\n"
-            )
+            say(f"penstock: a duration was given for {name}, but no such task was called; were: {called}\n")
 
 
 def _simulated_values(

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from penstock.own_threads import OwnThread
+
 __all__ = ["ProgramThreads"]
 
 #: real seconds of a look at what the others do, and the share of them that counts as computing
@@ -80,7 +82,7 @@ class ProgramThreads:
         """Other threads of the program that do not wait, or need not any more."""
         here = threading.get_ident()
         for thread in threading.enumerate():
-            if thread.ident != here and not thread.name.startswith("penstock-"):
+            if thread.ident != here and type(thread) is not OwnThread:
                 reached = self._waits.get(thread.ident or 0)
                 if reached is None or reached():
                     yield thread

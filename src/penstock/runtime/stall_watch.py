@@ -1,17 +1,19 @@
 """Says so when nothing moves although tasks are pending: who waits for what, on standard error and in the log.
 
-Asked by the control thread whenever it goes to sleep; in a program that is idle, or whose tasks run, there is nothing
-to ask for.
+Says so too when a worker process has ended and the fork server, which is stopped perhaps, does not tell: to the engine
+its task still runs. Asked by the control thread whenever it goes to sleep; in a program that is idle, or whose tasks
+run, there is nothing to ask for.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from penstock.engine.engine import Engine
-from penstock.model.waits import START, Wait
+from penstock.executors.saying import say
+from penstock.model.waits import END, START, Wait
 from penstock.runtime.recorder import Recorder
 from penstock.units import format_duration
 
@@ -21,11 +23,39 @@ __all__ = ["StallWatch"]
 _NAMED = 5
 
 
+class _Lasting:
+    """Something that is told of once it has lasted for some time, then after twice that time, and so on."""
+
+    def __init__(self) -> None:
+        #: since when it is as it is, and after how long it is told next; None: it is not
+        self.since: float | None = None
+        self._mark: Any = None
+        self._next = 0.0
+
+    def is_due(self, mark: Any, limit: float, now: float) -> bool:
+        """Whether to tell of it now; it begins anew when the mark is another one."""
+        if self.since is None or mark != self._mark:
+            self.since, self._mark, self._next = now, mark, limit
+        if now < self.since + self._next:
+            return False
+        self._next *= 2
+        return True
+
+    def next_look(self) -> float | None:
+        """When it will be due, should it last."""
+        return None if self.since is None else self.since + self._next
+
+
 class StallWatch:
     """Used under the driver's lock."""
 
     def __init__(
-        self, engine: Engine, recorder: Recorder, limit: float | None, only_starts: Callable[[], bool]
+        self,
+        engine: Engine,
+        recorder: Recorder,
+        limit: float | None,
+        only_starts: Callable[[], bool],
+        unheard: Callable[[], tuple[frozenset[int], int]],
     ) -> None:
         self._engine = engine
         self._recorder = recorder
@@ -33,32 +63,47 @@ class StallWatch:
         self._limit = limit
         #: whether all that was launched waits for processes that have not started
         self._only_starts = only_starts
-        #: since when nothing has moved, what had happened by then, and after how long it is told next
-        self._since: float | None = None
-        self._mark = (0, 0)
-        self._next = 0.0
+        #: lanes whose process has ended without the fork server saying so, and the process of that
+        self._unheard = unheard
+        self._stall = _Lasting()
+        self._silence = _Lasting()
 
     def next_look(self, now: float) -> float | None:
-        """Tell of a stall that has lasted; gives when to ask again although nothing happens, None if that is never."""
-        limit, state = self._limit, self._engine.state
-        runs = bool(state.ledger.holders) and not self._only_starts()
-        if limit is None or runs or len(state.tasks) <= len(state.pauses) or state.draining:
-            self._since = None
+        """Tell of what has lasted; gives when to ask again although nothing happens, None if that is never."""
+        if self._limit is None:
             return None
-        mark = (state.serials, state.done + state.failed + state.cancelled)
-        if self._since is None or mark != self._mark:
-            self._since, self._mark, self._next = now, mark, limit
-        if now >= self._since + self._next:
-            self._tell(now - self._since, now)
-            self._next *= 2
-        return self._since + self._next
+        self._look_for_stall(self._limit, now)
+        self._look_for_silence(self._limit, now)
+        dues = (self._stall.next_look(), self._silence.next_look())
+        return min((due for due in dues if due is not None), default=None)
 
-    def _tell(self, seconds: float, now: float) -> None:
-        launched = Counter(task.call.spec.name for task in self._engine.state.tasks.values() if task.lane is not None)
-        waits = [Wait(name, count, START) for name, count in launched.most_common()] + self._engine.waits()
+    def _look_for_stall(self, limit: float, now: float) -> None:
+        state = self._engine.state
+        runs = bool(state.ledger.holders) and not self._only_starts()
+        if runs or len(state.tasks) <= len(state.pauses) or state.draining:
+            self._stall.since = None
+            return
+        if self._stall.is_due((state.serials, state.done + state.failed + state.cancelled), limit, now):
+            launched = Counter(task.call.spec.name for task in state.tasks.values() if task.lane is not None)
+            waits = [Wait(name, count, START) for name, count in launched.most_common()] + self._engine.waits()
+            self._tell("nothing has moved", self._stall, waits, now)
+
+    def _look_for_silence(self, limit: float, now: float) -> None:
+        lanes, server = self._unheard()
+        if not lanes:
+            self._silence.since = None
+            return
+        if self._silence.is_due(lanes, limit, now):
+            tasks = self._engine.state.tasks.values()
+            names = Counter(task.call.spec.name for task in tasks if task.lane is not None and task.lane.index in lanes)
+            holder = f"process {server}; if it is stopped, kill -CONT {server}"
+            waits = [Wait(name, count, END, holder) for name, count in names.most_common()]
+            self._tell("nobody has told of the end of a process", self._silence, waits, now)
+
+    def _tell(self, what: str, lasting: _Lasting, waits: list[Wait], now: float) -> None:
+        seconds = now - (lasting.since or now)
         self._recorder.stuck(seconds, waits, now)
-        sys.stderr.write(f"penstock: nothing has moved for {format_duration(seconds)}: {_sentence(waits)}\n")
-        sys.stderr.flush()
+        say(f"penstock: {what} for {format_duration(seconds)}: {_sentence(waits)}\n")
 
 
 def _sentence(waits: list[Wait]) -> str:

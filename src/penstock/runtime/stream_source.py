@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from penstock.alert_waits import until
 from penstock.model.data import Slot, Value, VersionId
 from penstock.model.events import OutputReady, Provided
 from penstock.model.tasks import Failure, TaskCall
@@ -218,7 +219,7 @@ class StreamSource:
             if driver.look(reached, timeout) or driver.serve_until(reached, timeout):
                 return
             with driver.awaiting(), self.condition:
-                if not self.condition.wait_for(reached, timeout):
+                if not until(self.condition, reached, timeout):
                     raise TimeoutError(f"the stream of task {self.task} is not as far after {timeout:g} s")
         finally:
             self.awaited.remove(reached)

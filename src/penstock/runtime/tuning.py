@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.executors.saying import say
 from penstock.model.events import ConstraintDrifted, EpochEnded, Note
 from penstock.tuning.registry import Learned
 from penstock.units import format_duration, format_rate
@@ -69,4 +69,4 @@ class Tuning:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"penstock: {message}\n")
+    say(f"penstock: {message}\n")

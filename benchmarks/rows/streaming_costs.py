@@ -11,8 +11,8 @@ from benchmarks.streaming import runs
 from benchmarks.streaming.flow import Flow, Step, Stream
 from benchmarks.workload import emit
 
-TURNS = 10
-STARTS = 200
+TURNS = 6
+STARTS = 100
 
 
 def _row(name: str, unit: str, figure: str, limit: float) -> Row:

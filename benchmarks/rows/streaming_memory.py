@@ -1,6 +1,8 @@
 """2,000 small files that live in memory and are kept, over the same workflow by `--batch`: whole commands, in turns.
 
-Batch leaves its files to the page cache; those that come home from memory are on the disk when the command ends.
+Batch leaves its files to the page cache; those that come home from memory are on the disk when the command ends. The
+files of the turn before were removed just then: on ext4 both ways then spend most of their time on finding inodes that
+were not freed in the last half minute (about 0.7 ms for each file that is made on the disk).
 """
 
 import os

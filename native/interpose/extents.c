@@ -165,7 +165,10 @@ void ps_truncated(uint32_t number, uint64_t size) {
     uint32_t flags = atomic_load(&slot->flags);
     bool shrinks = size < ps_high(slot);
     if (shrinks) ps_cut_extents(slot, size);
+    uint64_t kept = ps_pages(size);
+    bool room = kept < slot->charged && ps_set_room(slot, kept, slot->freed);
     ps_unlock(ps_stripe(number));
+    if (room) ps_wake_held();
     if (flags & PS_COMMITTED)
         ps_violation(number, PS_WRITTEN_AFTER_COMMIT, size);
     else if (shrinks && (flags & PS_STREAMED))
@@ -192,7 +195,7 @@ void ps_consumed(uint32_t number, uint32_t app, uint64_t offset) {
             }
         }
     }
-    ps_raise_flags(slot, PS_READS_BACK); /* more consumers than places: their slowest is unknown */
+    ps_set_flags(number, PS_READS_BACK, 0); /* more consumers than places: their slowest is unknown */
 }
 
 uint64_t ps_consumed_of(uint32_t number, uint32_t app) {
@@ -217,17 +220,4 @@ uint64_t ps_consumed_by_all(uint32_t number) {
     }
     if (waited_for) return 0; /* a consumer has not begun */
     return least == UINT64_MAX ? atomic_load(&slot->solid) : least;
-}
-
-void ps_punched(uint32_t number, uint64_t offset) {
-    struct ps_slot *slot = ps_slots + ps_now(number);
-    uint64_t punched = atomic_load(&slot->punched);
-    while (punched < offset && !atomic_compare_exchange_weak(&slot->punched, &punched, offset)) {}
-}
-
-void ps_freed(uint32_t number, uint64_t offset) {
-    struct ps_slot *slot = ps_slots + ps_now(number);
-    uint64_t freed = atomic_load(&slot->freed);
-    while (freed < offset && !atomic_compare_exchange_weak(&slot->freed, &freed, offset)) {}
-    ps_wake(slot); /* writers that wait for room */
 }

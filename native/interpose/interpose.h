@@ -18,13 +18,20 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+#include <utime.h>
 #include <wchar.h>
 
 #include "table.h"
@@ -236,6 +243,19 @@ PS_HIDDEN void ps_each_description(void (*visit)(struct ps_description *d, void 
 
 /* ---- bodies shared by families ---------------------------------------------------------------------------------- */
 
+struct ps_held_call { /* attributes.def */
+    long number;
+    int dirfd, path, flags; /* which arguments; -1: it has none */
+    enum ps_need need;
+    bool follow;
+};
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+PS_HIDDEN const struct ps_held_call *ps_held_call(long number); /* wrap_attribute.c; NULL: another one */
+PS_HIDDEN int ps_held_flags(const struct ps_held_call *held, const uint64_t *arguments);
+PS_HIDDEN int ps_await_held(const struct ps_held_call *held, const uint64_t *arguments); /* 0 or errno */
+
 struct ps_open { /* wrap_open.c: an open in two halves around the real call */
     struct ps_path path;
     enum ps_place place;
@@ -258,6 +278,7 @@ struct ps_transfer {
     off_t at; /* < 0: at the description's offset, which moves */
 };
 PS_HIDDEN size_t ps_iov_bytes(const struct iovec *iov, int n);
+PS_HIDDEN long ps_io_submit(unsigned long context, long n, void *list); /* after what it reads is there */
 
 /* wrap_read.c. `some`: a short answer will do (stdio): what is there after the first byte came. */
 PS_HIDDEN ssize_t ps_read_body(struct ps_description *d, struct ps_transfer *t, bool some);

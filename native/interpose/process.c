@@ -64,7 +64,7 @@ static void born_elsewhere(uint32_t slot, const struct stat *found) {
     bool known = ps_flags_of(slot) & PS_BORN;
     if (!known && !ps_of_this_run(found)) return;
     ps_born(slot, ps_self_app, PS_A_FILE);
-    if (!known && found->st_size > 0) ps_written(slot, 0, (uint64_t)found->st_size);
+    if (!known && found->st_size > 0) ps_written_by(slot, 0, (uint64_t)found->st_size, false);
 }
 
 /* The slot behind a descriptor that this process did not open; PS_NONE if it needs no description of its own. */

@@ -48,6 +48,9 @@ static struct sock_filter program[] = {
     HOLD(execve),
     HOLD(execveat),
     HOLD(exit_group),
+#define HELD(name, ...) HOLD(name),
+#include "attributes.def"
+#undef HELD
 #ifdef SYS_open /* x86 has the older ones too */
     HOLD(open),
     HOLD(creat),

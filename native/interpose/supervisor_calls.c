@@ -137,10 +137,12 @@ static long make_directory(const struct ps_call *call, int dirfd, uint64_t from,
 static long make_node(const struct ps_call *call, int dirfd, uint64_t from, mode_t mode) {
     struct name name;
     struct ps_tracee tracee;
-    long result = S_ISFIFO(mode) ? name_of(call, dirfd, from, &name) : PS_GO_ON;
+    bool is_device = S_ISCHR(mode) || S_ISBLK(mode); /* for who may make one */
+    long result = is_device ? PS_GO_ON : name_of(call, dirfd, from, &name);
     if (result || name.place != PS_INSIDE) return result ? result : PS_GO_ON;
-    result = may_act(call, &tracee);
-    return result ? result : done(mkfifoat(AT_FDCWD, name.path, mode & ~(mode_t)S_IFMT));
+    int error = ps_await_path(AT_FDCWD, name.path, PS_NEED_BIRTH, false);
+    result = error ? -error : may_act(call, &tracee);
+    return result ? result : done(mknodat(AT_FDCWD, name.path, mode, 0));
 }
 
 static long make_symlink(const struct ps_call *call, uint64_t target, int dirfd, uint64_t from) {
@@ -150,6 +152,7 @@ static long make_symlink(const struct ps_call *call, uint64_t target, int dirfd,
     long result = name_of(call, dirfd, from, &name);
     if (result || name.place != PS_INSIDE) return result ? result : PS_GO_ON;
     int error = ps_tracee_text(call, target, text);
+    if (!error) error = ps_await_path(AT_FDCWD, name.path, PS_NEED_BIRTH, false);
     result = error ? -error : may_act(call, &tracee);
     return result ? result : done(symlinkat(text, AT_FDCWD, name.path));
 }
@@ -203,6 +206,8 @@ static long link_name(const struct ps_call *call, int from_dir, uint64_t from, i
     char own[32];
     long result = two_names(call, from_dir, from, &a, to_dir, to, &b);
     if (result) return result;
+    int error = b.place == PS_INSIDE ? ps_await_path(AT_FDCWD, b.path, PS_NEED_BIRTH, false) : 0;
+    if (error || !ps_still_waits(call)) return error ? -error : PS_ANSWERED;
     snprintf(own, sizeof own, "/proc/%d/fd/", (int)call->tid);
     if (flags & AT_EMPTY_PATH && is_empty(call, from)) fd = from_dir;
     else if (!strncmp(a.path, own, strlen(own)) && sscanf(a.path + strlen(own), "%d%n", &fd, &used) != 1) fd = -1;
@@ -321,6 +326,12 @@ static enum ps_need need_of(unsigned mask) { /* as statx in wrap_stat.c */
     return mask & entries && (mask & STATX_BASIC_STATS) != STATX_BASIC_STATS ? PS_NEED_ENTRIES : PS_NEED_STAT;
 }
 
+static long await_held(const struct ps_call *call, const struct ps_held_call *held) {
+    const uint64_t *a = call->arguments;
+    int dirfd = held->dirfd < 0 ? AT_FDCWD : (int)a[held->dirfd];
+    return await_stat(call, dirfd, a[held->path], ps_held_flags(held, a), held->need);
+}
+
 long ps_handle(const struct ps_call *call) {
     const uint64_t *a = call->arguments;
     int A = (int)a[0], B = (int)a[1], C = (int)a[2], D = (int)a[3], E = (int)a[4], here = AT_FDCWD;
@@ -363,5 +374,6 @@ long ps_handle(const struct ps_call *call) {
         case SYS_link: return link_name(call, here, a[0], here, a[1], 0);
 #endif
     }
-    return PS_GO_ON;
+    const struct ps_held_call *held = ps_held_call(call->number);
+    return held ? await_held(call, held) : PS_GO_ON;
 }

@@ -161,7 +161,7 @@ int ps_create(const char *path, const char *workflow, const char *const *roots, 
         if (strlen(roots[i]) >= sizeof((struct ps_root *)0)->path) return ENAMETOOLONG;
     struct ps_header header = {0};
     lay_out(&header, capacities, rules, rules_bytes);
-    header.limit = limit;
+    header.limit = header.room = limit;
     header.extents_free = PS_NONE;
     header.started_ns = next_tick();
     make_mutexes(&header);

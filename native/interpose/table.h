@@ -128,7 +128,9 @@ struct ps_header { /* 4 KiB; ps_create fills it */
     uint32_t n_processes, n_blocks, n_buckets, n_slots, n_extents, n_ring; /* capacities; buckets and ring: powers of 2 */
     uint32_t n_roots, n_apps;
     char workflow[128];
-    _Atomic uint64_t limit;     /* bytes a temporary file may take while it is streamed; 0 = no limit */
+    _Atomic uint64_t limit;     /* bytes a temporary file may take while it is streamed; 0 = no limit (room.c) */
+    _Atomic uint64_t room;      /* bytes all of them may take: the limit, until that proves too little to go on */
+    _Atomic uint64_t taken;     /* bytes they take */
 
     _Alignas(64) _Atomic int32_t server_pid;
     _Atomic uint32_t server_state;
@@ -147,6 +149,7 @@ struct ps_header { /* 4 KiB; ps_create fills it */
     _Atomic uint32_t processes_used; /* high-water mark */
     _Atomic uint64_t ready[PS_AREAS]; /* bytes of the growing areas that have memory; see ps_grow */
     _Atomic uint64_t births;    /* serial of the last birth */
+    _Atomic uint32_t openings;  /* the last description's number */
 
     _Alignas(64) _Atomic uint64_t ring_tail; /* next record to be written */
     _Alignas(64) _Atomic uint64_t ring_head; /* next record to be read */
@@ -210,6 +213,7 @@ struct ps_slot { /* 256 bytes */
     _Atomic uint32_t closes;
     _Atomic uint64_t producers;  /* apps; an undeclared writer's bit is added */
     _Atomic uint64_t makers;     /* apps that may make the directory or something in it */
+    _Atomic uint64_t charged;    /* [freed, charged) is part of header.taken */
 
     _Alignas(64) uint64_t name_at;
     uint32_t name_bytes, hash;
@@ -258,7 +262,7 @@ enum ps_wait_kind {
     PS_WAIT_TURN,    /* for the steps before its own */
 };
 #define PS_WAITS 8u      /* waits of one process that status and watchdog can see */
-#define PS_HELD 126u     /* holdings per block */
+#define PS_HELD 90u      /* holdings per block */
 
 struct ps_waiting { /* 32 bytes */
     _Atomic uint32_t kind, slot;
@@ -278,18 +282,21 @@ struct ps_process { /* 1 KiB; the first block of holdings is inside */
     _Atomic uint32_t mark;     /* free for the server (it watches the pid) */
     uint32_t reserved2;
     struct ps_waiting waits[PS_WAITS];
-    _Atomic uint32_t held[PS_HELD]; /* slot + 1 | PS_HELD_* ; 0 = free */
-    uint32_t reserved3[54];
+    _Atomic uint64_t held[PS_HELD]; /* description << 32 | PS_HELD_* | slot + 1; 0 = free */
 };
 /* Came by fork, or opened a file that was there: its close counts only once it was written through. */
 #define PS_HELD_INHERITED 0x80000000u
 #define PS_HELD_FOUND 0x40000000u
 #define PS_HELD_WRITTEN 0x20000000u
+/* Another process has, or had, the same description, under the same handle. One opening is one close: whoever closes it
+ * leaves that to another who has it yet (OWED), and the last one counts. */
+#define PS_HELD_SHARED 0x10000000u
+#define PS_HELD_OWED 0x08000000u
 
 struct ps_block { /* more holdings of a process with many files open */
     _Atomic uint32_t next;
     uint32_t reserved;
-    _Atomic uint32_t held[PS_HELD];
+    _Atomic uint64_t held[PS_HELD];
 };
 
 /* Kinds of journal records. `a` and `b` by kind. */
@@ -441,7 +448,7 @@ enum ps_opening {
 PS_API uint32_t ps_writer_opened(uint32_t process, uint32_t slot, uint32_t app, unsigned how);
 /* Once per holding that was inherited or found a file, at its first write or truncation. */
 PS_API void ps_writer_wrote(uint32_t process, uint32_t holding, uint32_t slot, uint32_t app);
-/* The bytes of an inherited one count as those of the process that has opened it, if it has it still, and as its close. */
+/* What was written through an inherited one is complete, however this process ends: it is part of the description's close. */
 PS_API void ps_writer_told(uint32_t process, uint32_t holding);
 PS_API void ps_writer_closed(uint32_t process, uint32_t holding); /* the last duplicate in this process is gone */
 PS_API uint32_t ps_held_slot(uint32_t process, uint32_t holding); /* PS_NONE if free */
@@ -515,8 +522,9 @@ static inline int ps_wait_committed(uint32_t slot, uint32_t app) {
 }
 
 /* A writer's turn to write [start, end): waits while that, with what has not been given back, would take more room than
- * header.limit. Room comes back in portions (PS_GRAIN, of what is read and of what is punched), so a write of up to a
- * quarter of the limit, and a read of up to a third of it, always find their turn. Larger ones: see has_room, ps_piece. */
+ * header.limit, of this file or of all. The room is its own then, even if it does not write after all. Room comes back
+ * in portions (PS_GRAIN, of what is read and of what is punched), so a write of up to a quarter of the limit, and a read
+ * of up to a third of it, always find their turn. Larger ones: see ps_take_room, ps_piece. */
 #define PS_GRAIN(limit) ((limit) / 8)
 static inline int ps_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end) {
     return atomic_load_explicit(&ps->limit, memory_order_relaxed) ? ps_wait_room_slowly(slot, app, start, end) : 0;
@@ -571,6 +579,9 @@ PS_API void ps_set_flags(uint32_t slot, uint32_t set, uint32_t clear); /* READS_
 PS_API uint32_t ps_settle(void);
 PS_API void ps_punched(uint32_t slot, uint64_t offset); /* call it BEFORE punching [0, offset) */
 PS_API void ps_freed(uint32_t slot, uint64_t offset);   /* and this AFTER it: writers get the room */
+/* Where that offset may be: all readers are done with what is before it, whole pages of it; 0 if they are already free. */
+PS_API uint64_t ps_spare(uint32_t slot);
+PS_API uint32_t ps_next_spare(uint32_t from); /* the next slot that takes room with bytes that nobody needs; PS_NONE */
 PS_API uint64_t ps_consumed_by_all(uint32_t slot);      /* every consumer has read [0, this) */
 PS_API uint64_t ps_consumed_of(uint32_t slot, uint32_t app);
 

@@ -44,6 +44,8 @@ static void start_afresh(uint32_t slot) {
     bool read_on = flags & PS_STREAMED && !(flags & PS_COMMITTED) && ps_high(ps_slots + slot);
     ps_cut_extents(ps_slots + slot, 0);
     ps_slots[slot].closes = 0;
+    for (uint32_t i = 0; i < PS_CONSUMERS; i++) ps_slots[slot].consumed[i] = 0;
+    ps_slots[slot].punched = ps_slots[slot].freed = 0; /* `charged` is 0 since its removal */
     ps_unlock(ps_stripe(slot));
     if (read_on) ps_violation(slot, PS_REWRITTEN, 0); /* whoever has the earlier one open does not see this one */
 }
@@ -107,6 +109,7 @@ void ps_removed(uint32_t slot, uint32_t app) {
                   (parent == PS_NONE || ps_listed_early(parent, slot));
     ps_forget_entry_locked(slot);
     ps_change_flags(s, PS_REMOVED, PS_BORN | PS_DIRECTORY | PS_SYMLINK);
+    ps_take_no_room(slot);
     ps_note(PS_NOTE_REMOVED, slot, 0, 0); /* before another file of that name is born */
     ps_unlock(&ps->mutex);
     if (missed && parent != PS_NONE && ps_slots[parent].directory.fire == PS_NO_UPDATE)
@@ -125,7 +128,10 @@ void ps_commit_if_closed(struct ps_slot *s, uint32_t slot) {
 
 void ps_let_go(uint32_t slot, bool closed, bool counts) {
     slot = ps_lock_slot(slot);
-    if (slot == PS_NONE) return;
+    if (slot != PS_NONE) ps_let_go_locked(slot, closed, counts);
+}
+
+void ps_let_go_locked(uint32_t slot, bool closed, bool counts) {
     struct ps_slot *s = ps_slots + slot;
     if (s->writers > 0) s->writers--;
     if (counts) s->closes++;
@@ -201,5 +207,6 @@ uint32_t ps_settle(void) {
 void ps_set_flags(uint32_t slot, uint32_t set, uint32_t clear) {
     struct ps_slot *s = ps_slots + ps_now(slot);
     ps_change_flags(s, set, clear);
+    if (set & PS_READS_BACK) ps_take_no_room(ps_now(slot));
     ps_wake(s);
 }

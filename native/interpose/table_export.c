@@ -2,17 +2,22 @@
 #include "table_sys.h"
 
 PS_API void psx_written(uint32_t slot, uint64_t start, uint64_t end);
+PS_API void psx_seen(uint32_t slot, uint64_t start, uint64_t end);
 PS_API int psx_wait_range(uint32_t slot, uint32_t app, uint64_t start, uint64_t end, int fd);
 PS_API int psx_wait_committed(uint32_t slot, uint32_t app);
 PS_API int psx_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end);
 PS_API uint64_t psx_awaited(uint32_t slot, uint32_t app);
 PS_API void psx_set_limit(uint64_t limit);
+PS_API void psx_set_room(uint64_t room);
+PS_API uint64_t psx_taken(void);
+PS_API uint64_t psx_room(void);
 PS_API void psx_set_unseen(uint32_t unseen_are);
 PS_API void psx_set_device(uint64_t device);
 PS_API void psx_lock_everything(void);
 PS_API void psx_claim_record(void);
 
 void psx_written(uint32_t slot, uint64_t start, uint64_t end) { ps_written(slot, start, end); }
+void psx_seen(uint32_t slot, uint64_t start, uint64_t end) { ps_written_by(slot, start, end, false); } /* by others too */
 int psx_wait_range(uint32_t slot, uint32_t app, uint64_t start, uint64_t end, int fd) {
     return ps_wait_range(slot, app, start, end, fd);
 }
@@ -28,6 +33,15 @@ void psx_lock_everything(void) {
 }
 void psx_claim_record(void) { atomic_fetch_add(&ps->ring_tail, 1); }
 
-void psx_set_limit(uint64_t limit) { atomic_store(&ps->limit, limit); }
+void psx_set_limit(uint64_t limit) {
+    atomic_store(&ps->limit, limit);
+    psx_set_room(limit);
+}
+void psx_set_room(uint64_t room) {
+    atomic_store(&ps->room, room);
+    ps_wake_held();
+}
+uint64_t psx_taken(void) { return atomic_load(&ps->taken); }
+uint64_t psx_room(void) { return atomic_load(&ps->room); }
 void psx_set_unseen(uint32_t unseen_are) { atomic_store(&ps->unseen_are, unseen_are); }
 void psx_set_device(uint64_t device) { atomic_store(&ps->device, device); }

@@ -103,6 +103,6 @@ bool ps_seen_by_kernel(uint32_t slot, int fd, uint64_t start, uint64_t end) {
     }
     ps_sys(SYS_close, own, 0, 0, 0, 0, 0);
     seen = seen && atomic_load(&s->writers) == 0; /* nobody came meanwhile */
-    if (seen) ps_written(slot, from, end);
+    if (seen) ps_written_by(slot, from, end, false);
     return seen;
 }

@@ -53,6 +53,7 @@ static void born_from_outside(uint32_t slot, uint32_t app) {
     ps_born_locked(slot, app, S_ISDIR(mode) ? PS_A_DIRECTORY : S_ISLNK(mode) ? PS_A_SYMLINK : PS_A_FILE);
     if (!S_ISREG(mode) || !size || !ps_lock(ps_stripe(slot))) return;
     ps_add_extent(ps_slots + slot, 0, size);
+    if (ps_is_bounded(ps_slots + slot)) ps_set_room(ps_slots + slot, ps_pages(size), 0);
     ps_slots[slot].closes++;
     ps_commit_if_closed(ps_slots + slot, slot);
     ps_unlock(ps_stripe(slot));
@@ -79,6 +80,10 @@ static void take_over(uint32_t from, uint32_t to, uint32_t app, bool below) {
     t->closes += f->closes;
     ps_raise_flags(t, atomic_load(&f->flags) & (PS_MAPPED | PS_READS_BACK | PS_FULL | PS_REMOTE));
     ps_cut_extents(f, 0);
+    for (uint32_t i = 0; i < PS_CONSUMERS; i++) t->consumed[i] = f->consumed[i];
+    t->punched = f->punched;
+    ps_set_room(t, ps_is_bounded(t) ? ps_pages(ps_high(t)) : 0, f->freed);
+    ps_set_room(f, 0, f->freed);
     ps_note(PS_NOTE_MOVED, from, to, below); /* under the stripes: a writer that closes meanwhile may commit */
     unlock_two(from, to);
     ps_born_locked(to, app, kind_of(f));
@@ -91,11 +96,23 @@ static void take_over(uint32_t from, uint32_t to, uint32_t app, bool below) {
     if (atomic_load(&f->flags) & PS_SHOWN) ps_violation(from, PS_RENAMED_ENTRY, 0);
 }
 
+/* A file of an earlier run that somebody has open for writing. By its new name it is one of this run, but what is in it may
+ * be written over yet: its bytes are known as they are written, and all of them when the last has closed it. */
+static void take_over_of_old(uint32_t from, uint32_t to, uint32_t app) {
+    take_over(from, to, app, false);
+    if (!ps_lock(ps_stripe(to))) return;
+    ps_slots[to].closes++; /* as that of any file that comes from outside */
+    ps_commit_if_closed(ps_slots + to, to);
+    ps_unlock(ps_stripe(to));
+}
+
 static void move_one(uint32_t from, const char *to, size_t to_bytes, uint32_t app, bool below) {
     uint32_t target = ps_obtain_locked(to, to_bytes);
     if (target == PS_NONE || target == from) return;
     if (from != PS_NONE && (atomic_load(&ps_slots[from].flags) & PS_BORN))
         take_over(from, target, app, below);
+    else if (from != PS_NONE && ps_slots[from].writers > 0)
+        take_over_of_old(from, target, app);
     else
         born_from_outside(target, app);
 }

@@ -12,7 +12,7 @@ static struct ps_process *process_at(uint32_t process) {
 static struct ps_block *block_at(uint32_t block) { return (struct ps_block *)((char *)ps + ps->blocks_at) + block; }
 
 /* The holding of that handle; NULL if there is none. `make`: add blocks as needed. */
-static _Atomic uint32_t *holding_at(struct ps_process *process, uint32_t handle, bool make) {
+static _Atomic uint64_t *holding_at(struct ps_process *process, uint32_t handle, bool make) {
     if (handle < PS_HELD) return &process->held[handle];
     _Atomic uint32_t *link = &process->more;
     for (;; handle -= PS_HELD) {
@@ -31,11 +31,11 @@ static _Atomic uint32_t *holding_at(struct ps_process *process, uint32_t handle,
     }
 }
 
-static uint32_t hold(uint32_t process, uint32_t value) {
+static uint32_t hold(uint32_t process, uint64_t value) {
     struct ps_process *p = process_at(process);
     for (uint32_t handle = 0;; handle++) {
-        _Atomic uint32_t *place = holding_at(p, handle, true);
-        uint32_t none = 0;
+        _Atomic uint64_t *place = holding_at(p, handle, true);
+        uint64_t none = 0;
         if (!place) return PS_NONE;
         if (atomic_load_explicit(place, memory_order_relaxed) == 0 && atomic_compare_exchange_strong(place, &none, value))
             return handle;
@@ -49,34 +49,51 @@ static void count_writer(uint32_t slot) {
     ps_unlock(ps_stripe(slot));
 }
 
-static uint32_t slot_of(uint32_t value) {
-    return (value & ~(PS_HELD_INHERITED | PS_HELD_FOUND | PS_HELD_WRITTEN)) - 1;
+static uint32_t slot_of(uint64_t value) { return ((uint32_t)value & (PS_HELD_OWED - 1)) - 1; }
+
+/* Lock the stripe of what is held there, and say what that is: another thread may close it meanwhile, and open another.
+ * PS_NONE: nothing is (then `*value` is 0), or this thread has the lock already. */
+static uint32_t lock_held(_Atomic uint64_t *place, uint64_t *value) {
+    while ((*value = atomic_load(place))) {
+        uint32_t slot = ps_lock_slot(slot_of(*value));
+        if (slot == PS_NONE) return PS_NONE;
+        uint64_t now = atomic_load(place);
+        if (now >> 32 == *value >> 32 && slot_of(now) == slot_of(*value)) return slot;
+        ps_unlock(ps_stripe(slot));
+    }
+    return PS_NONE;
 }
 
-/* Whether the process that this one inherited the description from has it still: one opening is one close, however many
- * write through it, and the opener's is the last. What was written through it here counts as written there. */
-static bool held_by_parent(const struct ps_process *p, uint32_t handle, uint32_t value) {
-    if (!(value & PS_HELD_INHERITED) || p->parent == PS_NONE) return false;
-    struct ps_process *parent = process_at(p->parent);
-    _Atomic uint32_t *place = atomic_load(&parent->state) == PS_ALIVE ? holding_at(parent, handle, false) : NULL;
-    uint32_t held = place ? atomic_load(place) : 0;
-    while (held && ps_now(slot_of(held)) == ps_now(slot_of(value)))
-        if (atomic_compare_exchange_weak(place, &held, held | (value & PS_HELD_WRITTEN))) return true;
-    return false;
+/* Another process that has the same description; NULL: none. Under the slot's stripe, as is all that changes the answer. */
+static _Atomic uint64_t *held_by_another(uint32_t handle, uint64_t value) {
+    if (!(value & PS_HELD_SHARED)) return NULL;
+    for (uint32_t process = 0; process < atomic_load(&ps->processes_used); process++) {
+        _Atomic uint64_t *place = holding_at(process_at(process), handle, false);
+        uint64_t other = place ? atomic_load(place) : 0;
+        if (other && other >> 32 == value >> 32) return place;
+    }
+    return NULL;
 }
 
 /* `orderly`: by a close or an exit. One that was inherited, or found a file, and never written through is let go in order
- * in any case, and never counts. */
-static void release(const struct ps_process *p, uint32_t handle, _Atomic uint32_t *place, bool orderly) {
-    uint32_t value = atomic_exchange(place, 0);
+ * in any case, and owes no close of its own. */
+static void release(uint32_t handle, _Atomic uint64_t *place, bool orderly) {
+    uint64_t value;
+    uint32_t slot = lock_held(place, &value);
+    if (!value) return;
+    value = atomic_exchange(place, 0);
+    if (slot == PS_NONE) return;
     bool idle = (value & (PS_HELD_INHERITED | PS_HELD_FOUND)) && !(value & PS_HELD_WRITTEN);
-    if (value) ps_let_go(slot_of(value), orderly || idle, orderly && !idle && !held_by_parent(p, handle, value));
+    bool owed = (value & PS_HELD_OWED) || (orderly && !idle);
+    _Atomic uint64_t *another = held_by_another(handle, value);
+    if (another && owed) atomic_fetch_or(another, PS_HELD_OWED);
+    ps_let_go_locked(slot, orderly || idle, owed && !another && (orderly || idle));
 }
 
 static void release_all(uint32_t process, bool orderly) {
     struct ps_process *p = process_at(process);
-    _Atomic uint32_t *place;
-    for (uint32_t handle = 0; (place = holding_at(p, handle, false)); handle++) release(p, handle, place, orderly);
+    _Atomic uint64_t *place;
+    for (uint32_t handle = 0; (place = holding_at(p, handle, false)); handle++) release(handle, place, orderly);
 }
 
 /* ---- writers --------------------------------------------------------------------------------------------------- */
@@ -103,36 +120,36 @@ uint32_t ps_writer_opened(uint32_t process, uint32_t slot, uint32_t app, unsigne
     if (how & PS_OPENED_EMPTY && (atomic_load(&s->solid) || (atomic_load(&s->flags) & PS_SPARSE))) ps_truncated(slot, 0);
     if (foreign) return PS_NONE;
     uint32_t found = how & PS_OPENED_FOUND ? PS_HELD_FOUND : 0;
-    uint32_t handle = process == PS_NONE ? PS_NONE : hold(process, (slot + 1) | found);
+    uint64_t description = (uint64_t)(atomic_fetch_add(&ps->openings, 1) + 1) << 32;
+    uint32_t handle = process == PS_NONE ? PS_NONE : hold(process, description | (slot + 1) | found);
     if (handle == PS_NONE) ps_let_go(slot, false, false);
     return handle;
 }
 
 void ps_writer_wrote(uint32_t process, uint32_t holding, uint32_t slot, uint32_t app) {
     bool held = process != PS_NONE && holding != PS_NONE;
-    _Atomic uint32_t *place = held ? holding_at(process_at(process), holding, false) : NULL;
+    _Atomic uint64_t *place = held ? holding_at(process_at(process), holding, false) : NULL;
     if (place && *place) atomic_fetch_or(place, PS_HELD_WRITTEN);
     slot = ps_now(slot);
     if (!(atomic_load(&ps_slots[slot].flags) & PS_REMOVED)) made_by(slot, app); /* else it has no name to be seen by */
 }
 
 void ps_writer_told(uint32_t process, uint32_t holding) {
-    struct ps_process *p = process_at(process);
-    _Atomic uint32_t *place = holding_at(p, holding, false);
-    uint32_t value = place ? atomic_load(place) : 0;
+    _Atomic uint64_t *place = holding_at(process_at(process), holding, false);
+    uint64_t value = place ? atomic_load(place) : 0;
     if (!(value & PS_HELD_INHERITED)) return;
-    held_by_parent(p, holding, value);
-    atomic_fetch_and(place, ~PS_HELD_WRITTEN);
+    atomic_fetch_or(place, PS_HELD_OWED);
+    atomic_fetch_and(place, ~(uint64_t)PS_HELD_WRITTEN);
 }
 
 void ps_writer_closed(uint32_t process, uint32_t holding) {
-    _Atomic uint32_t *place = holding == PS_NONE ? NULL : holding_at(process_at(process), holding, false);
-    if (place) release(process_at(process), holding, place, true);
+    _Atomic uint64_t *place = holding == PS_NONE ? NULL : holding_at(process_at(process), holding, false);
+    if (place) release(holding, place, true);
 }
 
 uint32_t ps_held_slot(uint32_t process, uint32_t holding) {
-    _Atomic uint32_t *place = holding == PS_NONE ? NULL : holding_at(process_at(process), holding, false);
-    uint32_t value = place ? atomic_load(place) : 0;
+    _Atomic uint64_t *place = holding == PS_NONE ? NULL : holding_at(process_at(process), holding, false);
+    uint64_t value = place ? atomic_load(place) : 0;
     return value ? slot_of(value) : PS_NONE;
 }
 
@@ -219,16 +236,17 @@ uint32_t ps_process_begin(uint32_t app, int32_t logic, bool *adopted) {
 
 void ps_process_adopt(uint32_t process, const uint32_t *slots, uint32_t n, uint32_t *handles) {
     struct ps_process *p = process_at(process);
-    _Atomic uint32_t *place;
+    _Atomic uint64_t *place;
     for (uint32_t i = 0; i < n; i++) handles[i] = PS_NONE;
     for (uint32_t handle = 0; (place = holding_at(p, handle, false)); handle++) {
-        uint32_t value = atomic_load(place), i = 0;
+        uint64_t value = atomic_load(place);
+        uint32_t i = 0;
         if (!value) continue;
         while (i < n && (handles[i] != PS_NONE || ps_now(slots[i]) != ps_now(slot_of(value)))) i++;
         if (i < n)
             handles[i] = handle;
         else
-            release(p, handle, place, true); /* closed by exec */
+            release(handle, place, true); /* closed by exec */
     }
     for (uint32_t i = 0; i < n; i++)
         if (handles[i] == PS_NONE) {
@@ -244,13 +262,16 @@ uint32_t ps_process_fork(uint32_t parent) {
     /* Until it has a pid of its own it carries its maker's, negative, so that nobody takes it for the child's. */
     uint32_t child = fill(p->app, p->logic, parent, -own_pid(), 0);
     if (child == PS_NONE) return PS_NONE;
-    _Atomic uint32_t *place;
+    _Atomic uint64_t *place;
     for (uint32_t handle = 0; (place = holding_at(p, handle, false)); handle++) {
-        uint32_t value = atomic_load(place);
-        _Atomic uint32_t *copy = value ? holding_at(process_at(child), handle, true) : NULL;
-        if (!copy) continue;
-        count_writer(slot_of(value));
-        atomic_store(copy, (value & ~PS_HELD_WRITTEN) | PS_HELD_INHERITED);
+        uint64_t value;
+        _Atomic uint64_t *copy = atomic_load(place) ? holding_at(process_at(child), handle, true) : NULL;
+        uint32_t slot = copy ? lock_held(place, &value) : PS_NONE;
+        if (slot == PS_NONE) continue;
+        value = atomic_fetch_or(place, PS_HELD_SHARED);
+        ps_slots[slot].writers++;
+        atomic_store(copy, (value & ~(uint64_t)(PS_HELD_WRITTEN | PS_HELD_OWED)) | PS_HELD_INHERITED | PS_HELD_SHARED);
+        ps_unlock(ps_stripe(slot));
     }
     atomic_store(&process_at(child)->state, PS_STARTING);
     return child;
@@ -290,16 +311,16 @@ uint32_t ps_process_take_over(uint32_t other) {
     struct ps_process *from = process_at(other);
     char ignored;
     pid_t pid = own_pid();
-    /* Of the same parent, under the same handles: what was inherited from there is still asked for there. */
     uint32_t process = fill(from->app, from->logic, from->parent, pid, ps_birth_of(pid, &ignored));
     if (process == PS_NONE) return PS_NONE;
-    _Atomic uint32_t *place;
+    _Atomic uint64_t *place;
     for (uint32_t handle = 0; (place = holding_at(from, handle, false)); handle++) {
-        uint32_t value = atomic_load(place);
-        _Atomic uint32_t *copy = value ? holding_at(process_at(process), handle, true) : NULL;
-        if (!copy) continue;
-        atomic_store(copy, value);
-        atomic_store(place, 0);
+        uint64_t value;
+        _Atomic uint64_t *copy = atomic_load(place) ? holding_at(process_at(process), handle, true) : NULL;
+        uint32_t slot = copy ? lock_held(place, &value) : PS_NONE;
+        if (slot == PS_NONE) continue;
+        atomic_store(copy, atomic_exchange(place, 0));
+        ps_unlock(ps_stripe(slot));
     }
     ps_self = process;
     ps_self_app = from->app;

@@ -116,7 +116,16 @@ PS_API bool ps_covered(uint32_t slot, uint64_t start, uint64_t end); /* takes th
 PS_API bool ps_page_known_in_part(uint32_t slot, uint64_t start, uint64_t end);
 /* One writer less. `closed`: in an orderly way, so an on_close file may be complete; `counts`: as one of its closes. */
 PS_API void ps_let_go(uint32_t slot, bool closed, bool counts);
+PS_API void ps_let_go_locked(uint32_t slot, bool closed, bool counts); /* the caller has its stripe, and loses it */
 PS_API void ps_commit_if_closed(struct ps_slot *slot, uint32_t number);
+
+/* Room (room.c). `_set_room`: under the slot's stripe; true: there is more of it now, so ps_wake_held without the stripe. */
+static inline uint64_t ps_pages(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; } /* by which room is taken */
+PS_API bool ps_is_bounded(const struct ps_slot *slot);
+PS_API bool ps_take_room(uint32_t slot, uint64_t start, uint64_t end);
+PS_API void ps_take_no_room(uint32_t slot);
+PS_API bool ps_set_room(struct ps_slot *slot, uint64_t charged, uint64_t freed);
+PS_API void ps_wake_held(void);
 
 /* Files of the managed directory, by name. */
 PS_API int ps_stat_name(const char *name, size_t bytes, uint64_t *size, unsigned *mode, bool *of_this_run);

@@ -18,7 +18,6 @@
 #define WITNESS_NS (3 * MS)
 #define ALIVE_NS (200 * MS)
 #define NOTED_NS (100 * MS)
-#define PAGE UINT64_C(4096)
 
 struct wait {
     uint32_t slot, app, kind;
@@ -101,16 +100,7 @@ static int has_entry(struct wait *wait, uint32_t slot) {
 }
 
 static int has_room(struct wait *wait, uint32_t slot) {
-    struct ps_slot *s = ps_slots + slot;
-    uint32_t flags = atomic_load(&s->flags);
-    uint64_t limit = atomic_load(&ps->limit), bytes = wait->end - wait->start;
-    if (!limit || (flags & (PS_TEMPORARY_FILE | PS_STREAMED)) != (PS_TEMPORARY_FILE | PS_STREAMED)) return 0;
-    if ((flags & (PS_READS_BACK | PS_COMMITTED)) || !(atomic_load(&s->consumers) & ~atomic_load(&ps->over))) return 0;
-    /* What is read still takes room until it is given back. A write that cannot be cut and is larger than its share comes
-     * when there is room for its share, since for all of it there may never be. */
-    uint64_t share = bytes < limit / 4 ? bytes : limit / 4;
-    uint64_t end = (wait->start + share + PAGE - 1) / PAGE * PAGE; /* room is taken by pages */
-    if (end <= atomic_load(&s->freed) + limit) return 0;
+    if (ps_take_room(slot, wait->start, wait->end)) return 0;
     if (atomic_load(&ps->aborted) || atomic_load(&ps->server_state) == PS_SERVER_STOPS) return 0; /* writers go on */
     return SLEEP_ON;
 }
@@ -150,12 +140,17 @@ static uint64_t bytes_to_ask(const struct wait *wait, uint64_t now) {
     uint64_t own = wait->end - wait->start;
     if (eager.slot != wait->slot || now - eager.ended > 2 * MS || own >= MOST_ASKED) return own;
     uint64_t ask = eager.was_short ? eager.ask * 2 : eager.ask / 4;
-    return ask < own ? own : ask > MOST_ASKED ? MOST_ASKED : ask;
+    uint64_t limit = atomic_load(&ps->limit), most = limit && PS_GRAIN(limit) < MOST_ASKED ? PS_GRAIN(limit) : MOST_ASKED;
+    return ask < own ? own : ask > most && most > own ? most : ask;
 }
 
+/* A writer that is held for want of room may write what somebody waits for: the first who does wakes it. */
 static void want(struct ps_slot *s, uint64_t end) {
     uint64_t wanted = atomic_load(&s->wanted);
     while (end < wanted && !atomic_compare_exchange_weak(&s->wanted, &wanted, end)) {}
+    if (wanted != PS_NOTHING_WANTED || !atomic_load(&ps->limit)) return;
+    atomic_fetch_add(&s->seq, 1);
+    ps_futex_wake(&s->seq);
 }
 
 static struct ps_waiting *show(const struct wait *wait, uint64_t now) {
@@ -234,8 +229,7 @@ static void let_off_if_too_large(const struct wait *wait) {
     uint64_t limit = atomic_load(&ps->limit);
     struct ps_slot *s = ps_slots + ps_now(wait->slot);
     if (!limit || wait->end - wait->start <= limit / 3 || !(atomic_load(&s->flags) & PS_TEMPORARY_FILE)) return;
-    ps_raise_flags(s, PS_READS_BACK);
-    ps_wake(s);
+    ps_set_flags(wait->slot, PS_READS_BACK, 0);
 }
 
 static int sleep_until(struct wait *wait) {
@@ -252,9 +246,9 @@ static int sleep_until(struct wait *wait) {
             ps_note(PS_NOTE_WAITING, slot, wait->kind, wait->end);
         }
         struct ps_slot *s = ps_slots + slot;
-        uint32_t seq = atomic_load(&s->seq);
         atomic_fetch_add(&s->waiters, 1);
         if (ask) want(s, wait->start + ask);
+        uint32_t seq = atomic_load(&s->seq);
         result = wait->verdict(wait, slot);
         long woken = result == SLEEP_ON ? ps_futex_wait(&s->seq, seq, pause_after(slept, ahead)) : 0;
         atomic_fetch_sub(&s->waiters, 1);

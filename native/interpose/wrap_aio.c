@@ -1,22 +1,27 @@
-/* POSIX asynchronous I/O. Threads of libc do it, behind every wrapper: so a consumer's request waits before it is made,
- * and a producer's bytes are published when it takes the result; what nobody takes counts at the commit. */
+/* Asynchronous I/O. Threads of libc do that of POSIX, and the kernel its own (io_submit, which libaio makes without libc),
+ * behind every wrapper: so a consumer's request waits before it is made. A producer's bytes are published when it takes the
+ * result from libc; what nobody takes, and what the kernel writes, counts at the commit. */
 #include "interpose.h"
 
 #include <aio.h>
+#include <linux/aio_abi.h>
 
 _Static_assert(sizeof(struct aiocb) == sizeof(struct aiocb64), "one aiocb for both");
 
 /* 0 or errno. */
-static int await_request(struct aiocb *request) {
-    struct ps_description *d = ps_tracked(request->aio_fildes);
-    if (request->aio_lio_opcode != LIO_READ || !d || !(d->flags & PS_D_WAITS)) return 0;
+static int await_bytes(int fd, uint64_t start, uint64_t bytes) {
+    struct ps_description *d = ps_tracked(fd);
+    if (!d || !(d->flags & PS_D_WAITS)) return 0;
     /* Nobody knows when it is read: the bytes stay. */
     if (ps_flags_of(d->slot) & PS_TEMPORARY_FILE) ps_set_flags(ps_now(d->slot), PS_READS_BACK, 0);
-    uint64_t start = (uint64_t)request->aio_offset;
     int error;
-    while ((error = ps_wait_range(d->slot, ps_self_app, start, start + request->aio_nbytes, request->aio_fildes)) == EINTR) {
-    }
+    while ((error = ps_wait_range(d->slot, ps_self_app, start, start + bytes, fd)) == EINTR) {}
     return error;
+}
+
+static int await_request(struct aiocb *request) {
+    if (request->aio_lio_opcode != LIO_READ) return 0;
+    return await_bytes(request->aio_fildes, (uint64_t)request->aio_offset, request->aio_nbytes);
 }
 
 /* The field says for lists what a request does; here it is kept for the result. */
@@ -51,3 +56,32 @@ PS_WRAPS ssize_t aio_return(struct aiocb *request) {
     return put;
 }
 PS_WRAPS ssize_t aio_return64(struct aiocb64 *request) { return aio_return((struct aiocb *)request); }
+
+/* ---- the kernel's own ----------------------------------------------------------------------------------------------- */
+
+static int await_submitted(const struct iocb *request) {
+    int fd = (int)request->aio_fildes;
+    uint64_t start = (uint64_t)request->aio_offset, bytes = request->aio_nbytes;
+    if (request->aio_lio_opcode == IOCB_CMD_PREADV && bytes <= 1024) /* of a list, whose length this is */
+        return await_bytes(fd, start, ps_iov_bytes((const struct iovec *)(uintptr_t)request->aio_buf, (int)bytes));
+    return request->aio_lio_opcode == IOCB_CMD_PREAD ? await_bytes(fd, start, bytes) : 0;
+}
+
+long ps_io_submit(unsigned long context, long n, void *list) {
+    struct iocb **requests = list;
+    for (long i = 0; requests && i < n; i++) {
+        int error = requests[i] ? await_submitted(requests[i]) : 0;
+        if (error) return ps_fail(error);
+    }
+    return REAL(syscall)(SYS_io_submit, context, n, list);
+}
+
+/* libaio's: a failure is a negative errno value. */
+PS_WRAPS int io_submit(void *context, long n, void *list);
+PS_WRAPS int io_submit(void *context, long n, void *list) {
+    int kept = errno;
+    long result = ps_io_submit((unsigned long)context, n, list);
+    if (result < 0) result = -errno;
+    errno = kept;
+    return (int)result;
+}

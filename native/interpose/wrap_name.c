@@ -138,7 +138,7 @@ PS_WRAPS int rmdir(const char *path) {
 
 /* ---- make ------------------------------------------------------------------------------------------------------------ */
 
-/* A consumer's mkdir of a directory that others make finds it there, as in batch order. */
+/* What a consumer makes under a name of others finds theirs there, as in batch order: directories here, links and pipes below. */
 static int mkdir_body(int dirfd, const char *path, mode_t mode) {
     int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, false);
     if (error) return ps_fail(error);
@@ -179,6 +179,7 @@ static int link_body(int from_dir, const char *from, int to_dir, const char *to,
     bool from_ours = ps_managed(from_dir, from, from_room, &from_path);
     bool to_ours = ps_managed(to_dir, to, to_room, &to_path);
     int error = from_ours ? await_final(from_dir, from) : 0;
+    if (!error && to_ours) error = ps_await_path(to_dir, to, PS_NEED_BIRTH, false);
     if (error) return ps_fail(error);
     int result = REAL(linkat)(from_dir, from, to_dir, to, flags);
     if (result || !to_ours) return result;
@@ -202,17 +203,16 @@ PS_WRAPS int linkat(int from_dir, const char *from, int to_dir, const char *to, 
     return link_body(from_dir, from, to_dir, to, flags);
 }
 
-PS_WRAPS int symlink(const char *target, const char *path) {
-    int result = REAL(symlink)(target, path);
-    if (!result) born_at(AT_FDCWD, path, PS_A_SYMLINK);
-    return result;
-}
-
-PS_WRAPS int symlinkat(const char *target, int dirfd, const char *path) {
+static int symlink_body(const char *target, int dirfd, const char *path) {
+    int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, false);
+    if (error) return ps_fail(error);
     int result = REAL(symlinkat)(target, dirfd, path);
     if (!result) born_at(dirfd, path, PS_A_SYMLINK);
     return result;
 }
+
+PS_WRAPS int symlink(const char *target, const char *path) { return symlink_body(target, AT_FDCWD, path); }
+PS_WRAPS int symlinkat(const char *target, int dirfd, const char *path) { return symlink_body(target, dirfd, path); }
 
 /* A pipe in the directory is the kernel's business: committed from the start, so nobody waits for its bytes. */
 static void born_pipe(int dirfd, const char *path) {
@@ -224,17 +224,19 @@ static void born_pipe(int dirfd, const char *path) {
     if (slot != PS_NONE) ps_commit(slot);
 }
 
-PS_WRAPS int mkfifo(const char *path, mode_t mode) {
-    int result = REAL(mkfifo)(path, mode);
-    if (!result) born_pipe(AT_FDCWD, path);
+static int node_body(int dirfd, const char *path, mode_t mode, dev_t device) {
+    int error = ps_await_path(dirfd, path, PS_NEED_BIRTH, false);
+    if (error) return ps_fail(error);
+    int result = REAL(mknodat)(dirfd, path, mode, device);
+    if (!result && S_ISFIFO(mode)) born_pipe(dirfd, path);
+    else if (!result && (S_ISREG(mode) || !(mode & S_IFMT))) born_at(dirfd, path, PS_A_FILE);
     return result;
 }
 
-PS_WRAPS int mkfifoat(int dirfd, const char *path, mode_t mode) {
-    int result = REAL(mkfifoat)(dirfd, path, mode);
-    if (!result) born_pipe(dirfd, path);
-    return result;
-}
+PS_WRAPS int mknod(const char *path, mode_t mode, dev_t device) { return node_body(AT_FDCWD, path, mode, device); }
+PS_WRAPS int mknodat(int dirfd, const char *path, mode_t mode, dev_t device) { return node_body(dirfd, path, mode, device); }
+PS_WRAPS int mkfifo(const char *path, mode_t mode) { return node_body(AT_FDCWD, path, mode | S_IFIFO, 0); }
+PS_WRAPS int mkfifoat(int dirfd, const char *path, mode_t mode) { return node_body(dirfd, path, mode | S_IFIFO, 0); }
 
 /* ---- truncate -------------------------------------------------------------------------------------------------------- */
 

@@ -36,14 +36,21 @@ void ps_note_read(struct ps_description *d, uint64_t start, uint64_t end) {
         bool elsewhere = start > before && d->flags & PS_D_SHARED; /* by another process of the same description */
         uint32_t flags = ps_flags_of(d->slot);
         if (!elsewhere && flags & PS_TEMPORARY_FILE && !(flags & PS_READS_BACK))
-            atomic_fetch_or(&ps_slot(ps_now(d->slot))->flags, PS_READS_BACK);
+            ps_set_flags(d->slot, PS_READS_BACK, 0);
     }
     uint64_t limit = atomic_load_explicit(&ps->limit, memory_order_relaxed), grain = UINT64_C(1) << 20;
     if (PS_RARELY(limit) && limit >= 8 && PS_GRAIN(limit) < grain) grain = PS_GRAIN(limit);
     if (before / grain != end / grain) ps_consumed(d->slot, ps_self_app, end);
 }
 
+/* A writer may wait for the room of what was read, and this reader for that writer. */
+static void tell_before_sleep(const struct ps_description *d) {
+    if (PS_RARELY(atomic_load_explicit(&ps->limit, memory_order_relaxed)) && d->consumed)
+        ps_consumed(d->slot, ps_self_app, d->consumed);
+}
+
 size_t ps_await_some(struct ps_description *d, int fd, uint64_t start, size_t bytes, int *error) {
+    tell_before_sleep(d);
     *error = ps_wait_range(d->slot, ps_self_app, start, start + 1, fd);
     if (*error) return 0;
     uint32_t slot = ps_now(d->slot);
@@ -59,6 +66,7 @@ size_t ps_await_some(struct ps_description *d, int fd, uint64_t start, size_t by
 static int wait_unlocked(struct ps_description *d, struct ps_transfer *t, uint64_t start, bool *locked, bool some) {
     int error;
     ps_description_keep(d);
+    tell_before_sleep(d);
     if (*locked) ps_description_unlock(d);
     if (some) ps_await_some(d, t->fd, start, t->bytes, &error);
     else error = ps_wait_range(d->slot, ps_self_app, start, start + t->bytes, t->fd);
@@ -117,6 +125,7 @@ ssize_t ps_read_body(struct ps_description *d, struct ps_transfer *t, bool some)
         uint64_t start = (uint64_t)t->at;
         if (!ready(d->slot, start, start + t->bytes)) {
             if (t->flags & RWF_NOWAIT) return ps_fail(EAGAIN);
+            tell_before_sleep(d);
             int error = ps_wait_range(d->slot, ps_self_app, start, start + t->bytes, t->fd);
             if (error) return ps_fail(error);
         }

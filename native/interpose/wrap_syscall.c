@@ -56,6 +56,7 @@ PS_WRAPS long syscall(long number, ...) {
         NAMED(mkdirat, mkdirat(A, path_at, (mode_t)c))
         NAMED(linkat, linkat(A, path_at, C, (char *)d, (int)e))
         NAMED(symlinkat, symlinkat(path, B, (char *)c))
+        NAMED(mknodat, mknodat(A, path_at, (mode_t)c, (dev_t)d))
         NAMED(truncate, truncate(path, b))
         NAMED(ftruncate, ftruncate(A, b))
         NAMED(chdir, chdir(path))
@@ -66,6 +67,7 @@ PS_WRAPS long syscall(long number, ...) {
         NAMED(sendfile, sendfile(A, B, (off_t *)c, (size_t)d))
         NAMED(splice, splice(A, (off64_t *)b, C, (off64_t *)d, (size_t)e, (unsigned)f))
         NAMED(copy_file_range, copy_file_range(A, (off64_t *)b, C, (off64_t *)d, (size_t)e, (unsigned)f))
+        NAMED(io_submit, ps_io_submit((unsigned long)a, b, (void *)c))
         NAMED(execve, execve(path, (char *const *)b, (char *const *)c))
         NAMED(execveat, execveat(A, path_at, (char *const *)c, (char *const *)d, (int)e))
 #ifdef SYS_open /* calls that newer machines do without */
@@ -81,10 +83,15 @@ PS_WRAPS long syscall(long number, ...) {
         NAMED(mkdir, mkdir(path, (mode_t)b))
         NAMED(link, link(path, (char *)b))
         NAMED(symlink, symlink(path, (char *)b))
+        NAMED(mknod, mknod(path, (mode_t)b, (dev_t)c))
         NAMED(dup2, dup2(A, B))
 #endif
         case SYS_io_uring_setup: return ps_fail(ENOSYS);
         case SYS_exit_group: ps_goodbye(); break;
     }
+    const struct ps_held_call *held = ps_held_call(number);
+    uint64_t arguments[] = {(uint64_t)a, (uint64_t)b, (uint64_t)c, (uint64_t)d, (uint64_t)e, (uint64_t)f};
+    int error = held ? ps_await_held(held, arguments) : 0;
+    if (error) return ps_fail(error);
     return REAL(syscall)(number, a, b, c, d, e, f);
 }

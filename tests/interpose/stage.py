@@ -27,7 +27,7 @@ from penstock.streaming.language.workflow import parse_workflow
 from penstock.streaming.native import interposer_path
 from penstock.streaming.rules.blob import compiled
 from penstock.streaming.table import Table
-from penstock.streaming.table_records import AppState, Flag, Info, ServerState, WaitKind
+from penstock.streaming.table_records import AppState, Info, ServerState, WaitKind
 
 
 def aged(path: Path) -> Path:
@@ -198,7 +198,7 @@ class Stage:
         assert found is not None
         return found
 
-    def has(self, name: str, flag: Flag) -> bool:
+    def has(self, name: str, flag: int) -> bool:
         slot = self.table.lookup(name)
         return slot is not None and bool(self.info(name).flags & flag)
 
@@ -225,7 +225,7 @@ class Stage:
             time.sleep(0.001)
         raise AssertionError(f"nobody waits for {name}; there are {self.table.waits()}")
 
-    def await_flag(self, name: str, flag: Flag) -> None:
+    def await_flag(self, name: str, flag: int) -> None:
         end = time.monotonic() + PATIENCE
         while not self.has(name, flag):
             assert time.monotonic() < end, f"{name} never became {flag!r}"

@@ -16,6 +16,7 @@ FAMILIES = [
     "aio",
     "seek",
     "stat",
+    "attribute",
     "dir",
     "name",
     "map",

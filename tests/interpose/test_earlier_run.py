@@ -135,6 +135,32 @@ def test_a_program_that_a_shell_lets_add_is_no_writer_before_it_writes(stage: St
     assert taker.answer() == b"stale bytes and more"
 
 
+@pytest.mark.parametrize("target", ["out-2", "closed-2", "late-2"])
+def test_an_old_file_that_is_renamed_before_it_is_written_is_seen_as_it_is_then(stage: Stage, target: str) -> None:
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    out = maker("os.open('out', os.O_RDWR)")
+    waits_for_the_birth(taker, target)
+    maker(f"os.rename('out', {target!r})")
+    stage.await_wait(taker.pid, WaitKind.RANGE, WaitKind.COMMITTED)
+    maker(f"os.write({out}, b'FRESH')")
+    maker(f"os.close({out})")
+    if target == "late-2":
+        maker.end()
+        stage.over("maker")
+    assert taker.answer() == b"FRESH bytes"
+
+
+@pytest.mark.parametrize("target", ["out-2", "closed-2"])
+def test_an_old_file_that_is_renamed_and_closed_is_final(stage: Stage, target: str) -> None:
+    maker, taker = stage.puppet("maker"), stage.puppet("taker")
+    out = maker("os.open('out', os.O_RDWR)")
+    waits_for_the_birth(taker, target)
+    maker(f"os.rename('out', {target!r})")
+    assert not stage.has(target, Flag.COMMITTED)
+    maker(f"os.close({out})")
+    assert taker.answer() == b"stale bytes"
+
+
 def test_a_new_file_under_the_old_name_is_new(stage: Stage) -> None:
     taker = stage.puppet("taker")
     waits_for_the_birth(taker, "closed")

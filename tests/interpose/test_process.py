@@ -89,7 +89,7 @@ def test_a_child_that_inherits_a_writer_keeps_the_file_open(stage: Stage) -> Non
     assert not stage.has("out", Flag.COMMITTED)
     maker("os.write(gate[1], b'x') and os.waitpid(pid, 0) and None")
     assert stage.has("out", Flag.COMMITTED)
-    assert stage.info("out").solid == 5
+    assert (stage.info("out").solid, stage.info("out").closes) == (5, 1)
 
 
 @pytest.mark.parametrize(

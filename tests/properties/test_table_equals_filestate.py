@@ -106,6 +106,17 @@ class Twins(RuleBasedStateMachine):
         assert self.table
         self.table.code.psx_written(slot, start, start + length)  # the number of old, whatever the file is called now
 
+    @rule(app=apps)
+    def forks(self, app: int) -> None:
+        """A child holds all that its parent does, under the same handles."""
+        child = self.programs[app].another(app)
+        self.programs.append(child)
+        self.held += [
+            (len(self.programs) - 1, handle, self.files.fork(holding), slot)
+            for parent, handle, holding, slot in list(self.held)
+            if parent == app
+        ]
+
     @precondition(lambda self: self.held)
     @rule(which=st.integers(0, 99))
     def closes(self, which: int) -> None:
@@ -113,15 +124,16 @@ class Twins(RuleBasedStateMachine):
         self.files.close(holding)
         self.programs[app].closed(handle)
 
-    @rule(app=apps)
-    def is_killed(self, app: int) -> None:
+    @rule(which=st.integers(0, 99))
+    def is_killed(self, which: int) -> None:
         """What it held open is let go; another program of the app goes on."""
         assert self.table
-        for _, _, holding, _ in [held for held in self.held if held[0] == app]:
+        number = which % len(self.programs)
+        for _, _, holding, _ in sorted((held for held in self.held if held[0] == number), key=lambda held: held[1]):
             self.files.vanish(holding)
-        self.held = [held for held in self.held if held[0] != app]
-        self.table.process_reap(self.programs[app].process)
-        self.programs[app] = self.base.another(app)
+        self.held = [held for held in self.held if held[0] != number]
+        self.table.process_reap(self.programs[number].process)
+        self.programs[number] = self.base.another(self.programs[number].app)
 
     @rule(app=apps, name=st.sampled_from(DIRECTORIES), counted=st.booleans())
     def makes_directory(self, app: int, name: str, counted: bool) -> None:

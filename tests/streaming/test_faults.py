@@ -84,6 +84,7 @@ def test_readers_of_a_killed_server_get_an_error_though_nobody_tidies_up(flow: F
     assert flow.read("copy.txt") == EXPECTED
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("placement", ["--in-place", "--memory"])
 def test_signals_end_it_in_order(flow: Flow, number: signal.Signals, placement: str) -> None:

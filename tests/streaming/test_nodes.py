@@ -78,6 +78,7 @@ MAKE = "for i in 1 2 3 4 5 6; do seq $i 200000 > part-$i; done; echo done > log"
 READ = "for i in 1 2 3 4 5 6; do sha256sum < part-$i; done"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("where", "count", "policy"),
     [
@@ -266,6 +267,21 @@ def test_a_producer_that_fails_is_told_to_readers_elsewhere(start: Start) -> Non
     told = ended(reader)
     assert told.status != 0
     assert "its producer 'make' exited with status 3 on node a" in told.err
+
+
+def test_what_a_node_delivers_before_it_leaves_is_not_missed_by_another(start: Start) -> None:
+    """The other has a placeholder of the file, whose bytes nobody there asked for."""
+    cluster = start("loopback", 2).serve('permanent = ["part-*"]' + FLOW, memory=True)
+    cluster["a"].run("make", "echo kept > part-1").expect()
+    maker, other = cluster["a"].server, cluster["b"].server
+    assert maker is not None and other is not None and cluster["b"].table
+    cluster["b"].run("another", "test -r part-1").expect()
+    maker.send_signal(signal.SIGTERM)
+    ended(maker).expect()
+    assert cluster["a"].bytes_of("part-1") == b"kept\n"
+    told = cluster.finish()["b"]
+    assert "not brought home" not in told.out + told.err
+    assert not cluster["b"].holds("part-1")
 
 
 def test_permanent_files_in_memory_are_delivered_by_their_home(start: Start) -> None:

@@ -1,4 +1,4 @@
-"""Races of a maker and a reader on two nodes: whoever reads gets all of the file, however both go about it."""
+"""Races of a maker and a reader on two nodes or three: whoever reads gets all of the file, however both go about it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HOMES = {
 }
 
 
-def _run_races(folder: Path, homes: str, seed: int, count: int, prefetch: str = "") -> None:
+def _run_races(folder: Path, homes: str, seed: int, count: int, prefetch: str = "", nodes: int = 2) -> None:
     with ExitStack() as stack:
-        cluster = stack.enter_context(on_loopback(folder, 2))
+        cluster = stack.enter_context(on_loopback(folder, nodes))
         cluster.serve(FLOW + _HOMES[homes], prefetch=prefetch)
         pipe = folder / "starts"
         os.mkfifo(pipe)
         words = f"{seed} {count} {pipe}"
-        reader = cluster["b"].program("read", f"exec {sys.executable} {_PROGRAM} read {words}")
+        reader = cluster["abc"[nodes - 1]].program("read", f"exec {sys.executable} {_PROGRAM} read {words}")
         maker = cluster["a"].program("make", f"exec {sys.executable} {_PROGRAM} make {words}")
         stack.callback(maker.kill)
         told = ended(reader, PATIENCE + count)
@@ -43,6 +43,11 @@ def _run_races(folder: Path, homes: str, seed: int, count: int, prefetch: str = 
 @pytest.mark.parametrize("homes", _HOMES)
 def test_no_race_is_lost(tmp_path: Path, homes: str) -> None:
     _run_races(tmp_path, homes, seed=1, count=100)
+
+
+def test_no_race_is_lost_to_a_third_node(tmp_path: Path) -> None:
+    """It is the home of a part of the files, and neither makes nor reads any."""
+    _run_races(tmp_path, "hashing", seed=2, count=100, nodes=3)
 
 
 @pytest.mark.long

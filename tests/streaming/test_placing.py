@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -217,6 +218,87 @@ def test_a_delivered_file_has_content_rights_and_holes(tmp_path: Path) -> None:
     assert about.st_size == 100 << 20 and about.st_mode & 0o777 == 0o751 and about.st_mtime_ns == 10**18 + 7
     assert about.st_blocks * 512 < 8 << 20
     assert target.read_bytes()[:5] == b"begin" and os.listdir(target.parent) == ["file"]
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o400, 0o666, 0o2070])
+def test_a_delivered_file_has_its_rights_whatever_the_mask(tmp_path: Path, mode: int) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    target.mkdir()
+    (source / "file").write_text("content")
+    (source / "file").chmod(mode)
+    drain = Drain(str(source), str(target), lambda name, size: None)
+    drain.submit("file")
+    drain.finish()
+    assert stat.S_IMODE((target / "file").stat().st_mode) == mode
+
+
+def test_what_has_changed_since_its_delivery_is_not_taken_for_delivered(tmp_path: Path) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    target.mkdir()
+    for name in ("same", "longer", "gone"):
+        (source / name).write_text("1")
+    delivered: list[str] = []
+    drain = Drain(str(source), str(target), lambda name, size: delivered.append(name))
+    for name in ("same", "longer", "gone"):
+        drain.submit(name)
+    while len(delivered) < 3:
+        pass
+    (source / "longer").write_text("22")
+    (source / "gone").unlink()
+    found = {name for name in ("same", "longer", "gone", "never") if drain.has_taken_up(name)}
+    drain.finish()
+    assert found == {"same"}
+
+
+def test_a_file_that_waits_for_its_delivery_need_not_be_asked_for_again(tmp_path: Path) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    target.mkdir()
+    for name in ("first", "waits"):
+        (source / name).write_text("1")
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def stop(name: str, size: int) -> None:
+        arrived.set()
+        go_on.wait()
+
+    drain = Drain(str(source), str(target), stop)
+    drain.submit("first")
+    arrived.wait()
+    drain.submit("waits")
+    found = {name for name in ("first", "waits", "never") if drain.has_taken_up(name)}
+    go_on.set()
+    drain.finish()
+    assert found == {"first", "waits"} and (target / "waits").exists()
+
+
+def test_a_copy_whose_folder_was_a_file_until_just_now_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target, staging = tmp_path / "from", tmp_path / "to", tmp_path / "staging"
+    for folder in (source / "was_file", target, staging):
+        folder.mkdir(parents=True)
+    (source / "was_file" / "made").write_text("new")
+    (target / "was_file").write_text("a file in the way")
+    arrived, go_on, sync = threading.Event(), threading.Event(), drain_module._sync
+
+    def stop(copies: list[drain_module._Copy]) -> None:
+        arrived.set()
+        go_on.wait()
+        sync(copies)
+
+    monkeypatch.setattr(drain_module, "_sync", stop)
+    drain = Drain(str(source), str(target), lambda name, size: None, str(staging))
+    drain.submit("was_file/made")
+    arrived.wait()
+    (target / "was_file").unlink()
+    assert not drain.has_taken_up("was_file/made")
+    drain.submit("was_file/made")
+    go_on.set()
+    drain.finish()
+    assert (target / "was_file" / "made").read_text() == "new" and not drain.failures
 
 
 def test_a_delivery_that_fails_leaves_the_old_file_and_is_reported(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_a_reader_reads_while_the_writer_writes(flow: Flow, tmp_path: Path) -> N
     assert flow.read("copy.txt") == EXPECTED[: 7 * 4]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("commit", ["on_termination", "on_close"])
 @pytest.mark.parametrize("fire", ["update", "no_update"])
 @pytest.mark.parametrize("placement", ["--in-place", "--memory"])

@@ -52,6 +52,11 @@ for line in sys.stdin:
         error = code.psx_wait_range(table.obtain(words[0]), app, int(words[1]), int(words[2]), -1)
         print(os.strerror(error) if error else "got", flush=True)
         continue
+    elif verb == "final":
+        print("reads", flush=True)
+        error = code.psx_wait_committed(table.obtain(words[0]), app)
+        print(os.strerror(error) if error else "got", flush=True)
+        continue
     elif verb == "consume":
         code.ps_consumed(table.obtain(words[0]), app, int(words[1]))
     elif verb == "room":
@@ -422,6 +427,55 @@ def test_a_writer_held_back_for_nothing_is_let_go(staged: Callable[..., None]) -
         assert "a is let off the limit" in stage.server.warnings[0]
 
     staged(scene, LIMITED, limit=1_000_000)
+
+
+def test_all_files_get_more_room_when_nobody_could_go_on(staged: Callable[..., None]) -> None:
+    async def scene(stage: Stage) -> None:
+        make, read = stage.program("make"), stage.program("read")
+        make.do("open", "a")
+        make.do("open", "b")
+        assert make.do("room", "a", 0, 1_000_000) == "waits"
+        assert await asyncio.to_thread(make.hear) == "got"
+        assert read.do("final", "b") == "reads"  # before it reads a
+        assert make.do("room", "b", 0, 100_000) == "waits"
+        await stage.until(lambda: len(stage.table.waits()) == 2)
+        now = 0
+        watchdog = Watchdog(stage.server, stage.told.append, 1e9, clock=lambda: now)
+        watchdog.look()
+        now = int(3e9)
+        watchdog.look()
+        assert await asyncio.to_thread(make.hear) == "got"
+        assert "all files together may take 2 MB" in stage.server.warnings[0]
+
+    staged(scene, LIMITED, limit=1_000_000)
+
+
+def test_steps_that_hold_each_other_are_let_go(staged: Callable[..., None]) -> None:
+    """Each reads what the other writes, and neither reads before it has written."""
+
+    async def scene(stage: Stage) -> None:
+        one, two = stage.program("make"), stage.program("read")
+        await stage.until(lambda: stage.server.apps["read"].processes and stage.server.apps["make"].processes)
+        for program, name in ((one, "a"), (two, "b")):
+            program.do("open", name)
+            program.do("write", name, 0, 5_000_000)
+            assert program.do("room", name, 5_000_000, 5_100_000) == "waits"
+        await stage.until(lambda: len(stage.table.waits()) == 2)
+        now = 0
+        watchdog = Watchdog(stage.server, stage.told.append, 1e9, clock=lambda: now)
+        watchdog.look()
+        now = int(3e9)
+        watchdog.look()
+        await stage.until(lambda: len(stage.table.waits()) < 2)
+        assert "is let off the limit" in stage.server.warnings[0]
+
+    both = LIMITED.replace(
+        'input = ["a", "b"]', 'input = ["a"]\noutput = ["b"]\n[[step.stream]]\nfiles = ["b"]\nfire = "no_update"'
+    )
+    both = both.replace('output = ["a", "b"]', 'input = ["b"]\noutput = ["a"]').replace(
+        'files = ["a", "b"]', 'files = ["a"]'
+    )
+    staged(scene, both, limit=1_000_000)
 
 
 def test_a_writer_ahead_of_a_reader_that_computes_is_held(staged: Callable[..., None]) -> None:

@@ -16,7 +16,7 @@ from tests.unit import streaming_listings as listings
 from tests.unit.streaming_listings import changed, text
 from typer.testing import CliRunner, Result
 
-from penstock.cli.stream import stream
+from penstock.cli.app import app_for
 from penstock.errors import ConfigError
 from penstock.streaming.estimate import Pipeline, estimate
 from penstock.streaming.language.check import CoveredName, Explanation, explain
@@ -286,7 +286,9 @@ def test_estimates_of_nothing_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def run(*arguments: str, status: int = 0) -> Result:
-    result = CliRunner().invoke(stream, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    result = CliRunner().invoke(
+        app_for(["stream"]), ["stream", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    )
     assert result.exit_code == status, result.output
     return result
 
@@ -368,7 +370,7 @@ def test_the_schema_is_printed() -> None:
 
 def test_the_group_imports_nothing_heavy() -> None:
     code = (
-        "import sys, penstock.cli.stream\n"
+        "import sys, penstock.cli.app; penstock.cli.app.app_for(['stream'])\n"
         "print([name for name in sys.modules if name.startswith(('penstock.streaming', 'rich.table'))])"
     )
     done = subprocess.run(

@@ -6,7 +6,10 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -16,13 +19,16 @@ from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
 from penstock.errors import ConfigError
 from penstock.streaming.copies import CopyList, remove_copies
 from penstock.streaming.language.workflow import parse_workflow
+from penstock.streaming.nodes.fetching import Source
 from penstock.streaming.nodes.homes import hashed_node, home_of
 from penstock.streaming.nodes.http_wire import HttpError, answer_bytes, read_answer, read_head, request_bytes
 from penstock.streaming.nodes.peers import Node, chosen_node, read_nodes, read_token, split_address
+from penstock.streaming.nodes.pulling import Pulling
 from penstock.streaming.nodes.records import Born, decode, encode, quoted, unquoted
 from penstock.streaming.nodes.remote_file import RemoteFile
 from penstock.streaming.nodes.replicas import Replicas, is_proper_name
 from penstock.streaming.rules.coverage import Rules
+from penstock.streaming.table import Table
 
 # --- homes ------------------------------------------------------------------------------------------------------------
 
@@ -218,6 +224,7 @@ class _Bytes(RemoteFile):
 
     def __init__(self) -> None:
         super().__init__("f", 0, "a", -1, 0o644)
+        self.descriptors = []
 
 
 @given(
@@ -253,6 +260,66 @@ def test_the_pump_stays_as_far_ahead_as_it_is_told() -> None:
     assert file.gap_ahead(50) == (250, 260)
     file.whole = True
     assert file.gap_ahead(0) == (0, 100)
+
+
+def test_what_is_on_its_way_is_not_asked_for_and_what_lies_after_it_once_its_end_is_known() -> None:
+    file = _Bytes()
+    file.whole = True
+    first = file.ask(0, 1)
+    assert file.gap_ahead(0) is None
+    first.comes_to(100, goes_on=True)
+    assert file.gap_ahead(0) == (100, 1 << 62)
+    file.have.add(0, 40)
+    assert file.gap_ahead(0) == (100, 1 << 62)
+    second = file.ask(100, 101)
+    assert file.gap_ahead(0) is None
+    second.comes_to(150, goes_on=False)  # the end of a file that is final
+    assert file.gap_ahead(0) is None
+    file.asked.discard(first)  # it broke off
+    assert file.gap_ahead(0) == (40, 1 << 62)
+
+
+class _SlowSource:
+    """Another node whose answers begin at once and come to an end when they are told to."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[tuple[int, asyncio.Event]] = asyncio.Queue()
+
+    async def fetch(
+        self,
+        name: str,
+        start: int,
+        least: int,
+        end: int,
+        put: Callable[[int, memoryview], None],
+        comes_to: Callable[[int, bool], None],
+    ) -> tuple[int, int | None]:
+        comes_to(start + 10, True)
+        may_end = asyncio.Event()
+        self.asked.put_nowait((start, may_end))
+        await may_end.wait()
+        put(start, memoryview(bytes(10)))
+        return start + 10, None
+
+
+def test_the_next_request_is_made_while_the_last_one_is_answered() -> None:
+    async def scenario() -> None:
+        source, table = _SlowSource(), MagicMock(spec=Table, code=MagicMock())
+        table.waits.return_value = []
+        table.info.return_value = None
+        pulling = Pulling(table, 0, lambda file: [cast(Source, source)], lambda file: None, lambda file, why: None)
+        file = _Bytes()
+        pulling.add(file)
+        pulling.want_all(file, kept=False)
+        (first, first_may_end), (second, _) = await source.asked.get(), await source.asked.get()
+        assert (first, second) == (0, 10) and not file.have.ranges
+        assert len(file.asked) == 2 and source.asked.empty()
+        first_may_end.set()
+        third, _ = await source.asked.get()
+        assert third == 20 and file.have.ranges == [(0, 10)]
+        pulling.close()
+
+    asyncio.run(scenario())
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------

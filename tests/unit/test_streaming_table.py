@@ -23,6 +23,7 @@ from penstock.errors import ConfigError, InternalError
 from penstock.streaming import table as table_module
 from penstock.streaming.native import table_library
 from penstock.streaming.table import AppState, Born, Flag, Note, ProcessState, ServerState, Table, Violation, WaitKind
+from penstock.streaming.table_records import NONE, CInfo, Info, info_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,11 +45,33 @@ def sleeper(table: Table, kind: WaitKind) -> bool:
     return any(wait.kind is kind for wait in table.waits())
 
 
-def flags(table: Table, name: str) -> Flag:
+def flags(table: Table, name: str) -> int:
     slot = table.lookup(name)
     info = None if slot is None else table.info(slot)
     assert info is not None
     return info.flags
+
+
+def test_a_slot_is_read_field_by_field() -> None:
+    """The mirror is read in one go; every field must be the one of its name."""
+    packed = bytes(range(1, 1 + ctypes.sizeof(CInfo)))
+    mirror = CInfo.from_buffer_copy(packed)
+    name = ctypes.create_string_buffer(b"out-stream")
+    mirror.name, mirror.name_bytes, mirror.moved_to = ctypes.addressof(name), 10, NONE
+    info = info_of(mirror)
+    for field in Info.__struct_fields__:
+        value, mirrored = getattr(info, field), getattr(mirror, field)
+        match field:
+            case "name":
+                assert value == "out-stream"
+            case "moved_to":
+                assert value is None
+            case "file" | "directory":
+                assert (value.commit, value.fire, value.serial, value.n) == tuple(
+                    getattr(mirrored, part) for part in ("commit", "fire", "serial", "n")
+                )
+            case _:
+                assert value == mirrored, field
 
 
 # --- sleeping and waking ----------------------------------------------------------------------------------------------
@@ -323,7 +346,7 @@ def test_a_program_that_says_goodbye_closes_its_files(table: Table) -> None:
 
 
 @pytest.mark.parametrize("writes", [False, True])
-def test_a_child_closes_for_its_parent_that_has_closed(table: Table, writes: bool) -> None:
+def test_one_opening_is_one_close_whoever_is_the_last(table: Table, writes: bool) -> None:
     """What ``system("date")`` does to a program that has a file open, and a shell with ``prog > file``."""
     writer = Program(table, MAKE)
     holding = writer.opened("out-twice")
@@ -341,12 +364,28 @@ def test_a_child_closes_for_its_parent_that_has_closed(table: Table, writes: boo
         return info.closes, info.writers
 
     assert Child(lambda: run(first)).result() == 0
-    assert counted() == (0, 2)  # one opening, one close: the parent's is to come
+    assert counted() == (0, 2)
     writer.closed(holding)
-    assert counted() == (1, 1)
+    assert counted() == (0, 1)
+    again = writer.opened("out-twice", truncated=False)
+    assert again == holding  # another opening, though it has the handle of the first
+    writer.closed(again)
+    assert counted() == (0, 1)
     assert Child(lambda: run(second)).result() == 0
-    assert counted() == (1 + writes, 0)
-    assert bool(flags(table, "out-twice") & Flag.COMMITTED) is writes
+    assert counted() == (1, 0)
+    assert not flags(table, "out-twice") & Flag.COMMITTED
+
+
+def test_a_close_is_kept_for_the_last_however_others_end(table: Table) -> None:
+    writer = Program(table, MAKE)
+    holding = writer.opened("out-closed")
+    killed, last = (table.code.ps_process_fork(writer.process) for _ in range(2))
+    table.code.ps_writer_wrote(killed, holding, writer.slot("out-closed"), MAKE)
+    writer.closed(holding)
+    table.code.ps_process_reap(killed)
+    assert not flags(table, "out-closed") & Flag.COMMITTED
+    table.code.ps_process_reap(last)
+    assert flags(table, "out-closed") & Flag.COMMITTED
 
 
 def test_between_fork_and_first_breath_the_files_have_a_writer(table: Table) -> None:
@@ -465,6 +504,88 @@ def test_a_writer_too_far_ahead_waits_for_its_reader(tmp_path: Path) -> None:
         assert table.consumed_by(writer.slot("out-stream"), USE) == 500_000
 
 
+def test_all_files_together_take_no_more_than_the_limit(tmp_path: Path) -> None:
+    with shared_table(tmp_path) as table:
+        table.set_limit(1 << 20)
+        writer = Program(table, MAKE)
+        for name in ("out-stream", "out-stream2"):
+            writer.opened(name)
+        assert writer.ask(WaitKind.ROOM, "out-stream", 0, 3 << 18) == 0
+        assert writer.ask(WaitKind.ROOM, "out-stream", 0, 3 << 18) == 0  # it has that room
+        assert writer.ask(WaitKind.ROOM, "out-stream2", 0, 1 << 18) == 0
+        assert table.taken == 1 << 20
+        held = Child(lambda: Program(table, MAKE).wait_room("out-stream2", 1 << 18, (1 << 18) + 100))
+        eventually(lambda: sleeper(table, WaitKind.ROOM))
+        table.freed(writer.slot("out-stream"), 4096)
+        assert held.result() == 0
+        assert table.taken == 1 << 20
+        writer.removed("out-stream2")
+        assert table.taken == (3 << 18) - 4096
+        table.set_flags(writer.slot("out-stream"), Flag.READS_BACK)
+        assert table.taken == 0
+
+
+def test_what_the_slowest_reader_waits_for_is_written_above_the_limit(tmp_path: Path) -> None:
+    with shared_table(tmp_path) as table:
+        table.set_limit(1 << 20)
+        writer, reader = Program(table, MAKE), Program(table, USE)
+        for name in ("out-stream", "out-stream2"):
+            writer.opened(name)
+        assert writer.ask(WaitKind.ROOM, "out-stream", 0, 4096) == 0
+        writer.wrote("out-stream", 0, 4096)
+        assert writer.ask(WaitKind.ROOM, "out-stream2", 0, (1 << 20) - 4096) == 0
+        held = Child(lambda: Program(table, MAKE).wait_room("out-stream", 4096, 8192))
+        eventually(lambda: sleeper(table, WaitKind.ROOM))
+        ahead = Child(lambda: Program(table, USE).wait_range("out-stream", 4096, 8192))
+        eventually(lambda: sleeper(table, WaitKind.RANGE))
+        # A slower one has something to read yet, so there will be room.
+        assert writer.ask(WaitKind.ROOM, "out-stream", 4096, 8192) == -1
+        reader.consumed("out-stream", 4096)
+        assert writer.ask(WaitKind.ROOM, "out-stream", 4096, 8192) == -1  # it comes now
+        table.set_room(1 << 19)
+        table.freed(writer.slot("out-stream"), 4096)
+        assert held.result() == 0
+        assert table.taken == 1 << 20
+        assert writer.ask(WaitKind.ROOM, "out-stream", 8192, 8200) == -1  # not awaited
+        writer.wrote("out-stream", 4096, 8192)
+        assert ahead.result() == 0
+
+
+def test_what_was_read_of_all_files_is_spare(tmp_path: Path) -> None:
+    with shared_table(tmp_path) as table:
+        table.set_limit(1 << 20)
+        writer, reader = Program(table, MAKE), Program(table, USE)
+        writer.opened("out-stream")
+        slot = writer.slot("out-stream")
+        assert writer.ask(WaitKind.ROOM, "out-stream", 0, 5000) == 0
+        writer.wrote("out-stream", 0, 5000)
+        reader.consumed("out-stream", 5000)
+        assert list(table.spares()) == [slot] and table.spare(slot) == 4096
+        table.freed(slot, 4096)
+        assert list(table.spares()) == []
+        table.commit(slot)
+        assert list(table.spares()) == [slot] and table.spare(slot) == 8192  # its last page too
+        table.freed(slot, 8192)
+        assert list(table.spares()) == [] and table.taken == 0
+
+
+def test_another_file_of_the_same_name_begins_with_nothing_read(tmp_path: Path) -> None:
+    with shared_table(tmp_path) as table:
+        table.set_limit(1 << 20)
+        writer, reader = Program(table, MAKE), Program(table, USE)
+        writer.opened("out-stream")
+        writer.wrote("out-stream", 0, 8192)
+        reader.consumed("out-stream", 8192)
+        slot = writer.slot("out-stream")
+        table.punched(slot, 8192)
+        table.freed(slot, 8192)
+        writer.removed("out-stream")
+        writer.opened("out-stream")
+        writer.wrote("out-stream", 0, 4096)
+        assert table.consumed_by_all(slot) == 0
+        assert reader.ask(WaitKind.RANGE, "out-stream", 0, 4096) == 0
+
+
 def test_reading_what_was_given_back_is_an_error_not_zeros(table: Table, capfd: pytest.CaptureFixture[str]) -> None:
     writer = Program(table, MAKE)
     writer.opened("out-stream")
@@ -571,6 +692,20 @@ def test_broken_promises_are_noted_once(table: Table) -> None:
     writer.wrote("out-closed", 0, 1)
     noted = [(record.a, record.b) for record in table.drain() if record.kind is Note.VIOLATION]
     assert noted == [(Violation.REWRITTEN, 50), (Violation.WRITTEN_AFTER_COMMIT, 0)]
+
+
+def test_who_only_saw_that_bytes_were_written_breaks_no_promise(table: Table) -> None:
+    """Two readers may ask the kernel at once, and beside them a witness: each tells the table what it has seen."""
+    writer, seen = Program(table, MAKE), table.code.psx_seen
+    writer.opened("out-twice")
+    slot = writer.slot("out-twice")
+    for start, end in [(0, 100), (0, 100), (0, 50), (90, 200), (150, 200)]:
+        seen(slot, start, end)
+    info = table.info(slot)
+    assert info is not None and info.solid == 200
+    assert not [record for record in table.drain() if record.kind is Note.VIOLATION]
+    table.code.psx_written(slot, 150, 200)
+    assert [record.a for record in table.drain() if record.kind is Note.VIOLATION] == [Violation.REWRITTEN]
 
 
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a workflow in memory has done to the user's directory: names that were written, and names that were removed."""
+"""What a workflow in memory has done to the user's directory: names that were written, removed, made directories."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Changes(NamedTuple):
     written: list[str]
     #: no longer there, or no longer what they were
     removed: list[str]
+    #: directories that the user does not have yet, outer ones first
+    made: list[str]
 
 
 def is_unchanged(here: str, home: str) -> bool:

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from penstock.streaming.changes import Changes, is_unchanged
-from penstock.streaming.drain import PAGE, Drain, punch, remove_files
+from penstock.streaming.drain import Drain, punch, remove_files
 from penstock.streaming.happenings import FileDelivered, Tell
 from penstock.streaming.language.model import Workflow
 from penstock.streaming.rules.coverage import Rules
 from penstock.streaming.server import Server
-from penstock.streaming.table import Flag, WaitKind
+from penstock.streaming.table import Flag, Info, WaitKind
 from penstock.units import format_size
 
 __all__ = ["Departure", "InMemory"]
 
 #: room comes back in portions of the limit, as PS_GRAIN in native/interpose/table.h says
 _PORTIONS = 8
+#: a permanent file that is final here
+_FINAL = Flag.BORN | Flag.COMMITTED | Flag.PERMANENT_FILE
+_DELIVERABLE = _FINAL | Flag.DIRECTORY | Flag.REMOTE
 #: part of the memory that may be full before the user hears of it
 _NEARLY_FULL = 0.9
+#: times that memory which has not filled up is passed over: others may have given back what files of ours take now
+_PASSED_OVER = 10
 
 
 class InMemory(Protocol):
@@ -53,6 +58,9 @@ class Departure:
         self._drain: Drain | None = None
         self._server: Server | None = None
         self._warned = False
+        self._passed_over = 0
+        #: whether another node has a file, and this one at most a copy; a node that has left has delivered its own
+        self.is_kept_elsewhere: Callable[[str], bool] = lambda name: False
         if placed:
             self._drain = Drain(
                 placed.source, placed.home, lambda name, size: tell(FileDelivered(name, size)), placed.staging
@@ -68,11 +76,10 @@ class Departure:
         if self._drain is not None:
             server.on_commit = self._committed
 
-    def _committed(self, slot: int) -> None:
-        assert self._server is not None and self._drain is not None
-        info = self._server.table.info(slot)
+    def _committed(self, info: Info) -> None:
+        assert self._drain is not None
         # What is homed on another node is kept there.
-        if info is not None and info.flags & Flag.PERMANENT_FILE and not info.flags & (Flag.DIRECTORY | Flag.REMOTE):
+        if info.flags & Flag.PERMANENT_FILE and not info.flags & (Flag.DIRECTORY | Flag.REMOTE):
             self._drain.submit(info.name)
 
     def _consumed(self, slot: int) -> None:
@@ -82,16 +89,33 @@ class Departure:
         info = table.info(slot)
         if info is None or info.flags & (Flag.REMOVED | Flag.MOVED) or not info.consumers:
             return
+        portion = table.limit // _PORTIONS
         if info.flags & Flag.READS_BACK:
             self._tell_of_no_limit(info.name)
+        elif table.taken + portion > table.room:
+            self._give_back_all()
+        elif info.consumed - info.punched >= portion:
+            self._give_back(info)
+
+    def _give_back(self, info: Info) -> None:
+        assert self._server is not None
+        table = self._server.table
+        if not (end := table.spare(info.slot)):
             return
-        done = table.consumed_by_all(slot)
-        if done - info.punched >= table.limit // _PORTIONS:
-            table.punched(slot, done)  # first: a reader that comes back meanwhile must get an error, not zeros
-            with contextlib.suppress(OSError):
-                punch(os.path.join(self._files, info.name), done)
-            # Also where the file system cannot give anything back: a writer must not wait for that for ever.
-            table.freed(slot, done - done % PAGE)
+        # First: a reader that comes back meanwhile must get an error, not zeros. At the end of a file it may.
+        table.punched(info.slot, min(end, info.consumed))
+        with contextlib.suppress(OSError):
+            punch(os.path.join(self._files, info.name), end)
+        # Also where the file system cannot give anything back: a writer must not wait for that for ever.
+        table.freed(info.slot, end)
+
+    def _give_back_all(self) -> None:
+        """Room is short: also of files of which little was read, or little is left."""
+        assert self._server is not None
+        table = self._server.table
+        for slot in table.spares():
+            if info := table.info(slot):
+                self._give_back(info)
 
     def _tell_of_no_limit(self, name: str) -> None:
         assert self._server is not None
@@ -102,19 +126,21 @@ class Departure:
             )
 
     def give_back(self) -> None:
-        """Look again at the files whose writers wait for room: a reader that has ended says nothing any more."""
+        """Look again if a writer waits for room: a reader that has ended says nothing any more."""
         assert self._server is not None
-        for wait in self._server.table.waits():
-            if wait.kind is WaitKind.ROOM:
-                self._consumed(wait.slot)
+        if any(wait.kind is WaitKind.ROOM for wait in self._server.table.waits()):
+            self._give_back_all()
 
     def mind_memory(self) -> None:
         """Say so once when memory gets short."""
         if not self._placed or self._warned or self._server is None:
             return
         used, free = _used_and_free(self._placed.source)
-        if used - self._used_before < _NEARLY_FULL * self._capacity and free:
+        self._passed_over += 1
+        fills = used - self._used_before >= _NEARLY_FULL * self._capacity
+        if not fills and free and self._passed_over <= _PASSED_OVER:
             return
+        self._passed_over = 0
         self._used_before = used  # others fill it too: look again when as much has come on top
         files = self._server.table.iterate(Flag.BORN, Flag.REMOVED | Flag.MOVED | Flag.DIRECTORY)
         ours = sum(info.high - info.punched for info in files)
@@ -131,12 +157,18 @@ class Departure:
             changes = self._placed.changes()
             # First: a directory may have come where a file was, or a file where a directory was.
             remove_files(self._placed.home, [name for name in changes.removed if self._is_minded(name)])
-            for name in self._kept(changes.written):
+            written = [name for name in changes.written if not self.is_kept_elsewhere(name)]
+            for name in self._kept([name for name in written if not self._drain.has_taken_up(name)]):
                 self._drain.submit(name)
             self._drain.finish()
+            self._drain.make_folders([name for name in changes.made if self._lasts(name)])
             self._report()
         else:
             self._remove_temporary()
+
+    def _lasts(self, folder: str) -> bool:
+        """Whether a directory that a program has made is to be there in the end, even if nothing in it is."""
+        return self._rules.excluded(folder) or self._rules.file(folder).permanent
 
     def _is_minded(self, name: str) -> bool:
         """Whether what programs do to something that existed is to last: not so with a temporary output."""
@@ -152,7 +184,9 @@ class Departure:
             slot = self._server.table.lookup(name)
             info = None if slot is None else self._server.table.info(slot)
             is_born = info is not None and info.flags & Flag.BORN
-            if self._rules.excluded(name):
+            if info is not None and info.flags & _DELIVERABLE == _FINAL:
+                yield name  # most of them: the rules need not be asked again
+            elif self._rules.excluded(name):
                 yield name
             elif not is_born and is_unchanged(here, home):
                 continue

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -59,6 +60,7 @@ class Drain:
         self._carried: list[Future[None]] = []
         self._stamps: dict[str, _Stamp] = {}
         self._lock = threading.Lock()
+        self._mark, self._copies = os.urandom(6).hex(), itertools.count()
         #: what could not be delivered, and why
         self.failures: dict[str, str] = {}
 
@@ -69,17 +71,36 @@ class Drain:
                 self._carried.append(self._thread.submit(self._carry))
             self._waiting[name] = None
 
+    def has_taken_up(self, name: str) -> bool:
+        """Whether a file was delivered as it is now, or will be; of one that is being copied nobody can tell.
+
+        What was in the way of that copy may just have gone, and with it the place where it is to get its name.
+        """
+        with self._lock:
+            if name in self._waiting:
+                return True
+            stamp = self._stamps.get(name)
+        about = None if stamp is None else _look(os.path.join(self._source, name))
+        return about is not None and _stamp(about) == stamp
+
     def _carry(self) -> None:
         """Deliver all that wait."""
-        with self._lock:
-            names = list(self._waiting)
-            self._waiting.clear()
-        for first in range(0, len(names), _MOST):
-            self._carry_together(names[first : first + _MOST])
+        while count := min(self._how_many_wait(), _MOST):
+            self._carry_together(count)
 
-    def _carry_together(self, names: list[str]) -> None:
+    def _how_many_wait(self) -> int:
+        with self._lock:  # who submits the first makes us look before it is there
+            return len(self._waiting)
+
+    def _next(self) -> str:
+        with self._lock:
+            name = next(iter(self._waiting))
+            del self._waiting[name]
+            return name
+
+    def _carry_together(self, count: int) -> None:
         folders: set[str] = set()
-        copies = [copy for name in names if (copy := self._copied(name, folders)) is not None]
+        copies = [copy for _ in range(count) if (copy := self._copied(self._next(), folders)) is not None]
         try:
             _sync(copies)
         except OSError as error:
@@ -101,13 +122,14 @@ class Drain:
         if self._is_reached_by_link(name):
             return None  # it is delivered under its own name, and the link as a link
         source, target = os.path.join(self._source, name), os.path.join(self._target, name)
-        beside = os.path.join(self._staging or os.path.dirname(target), f".penstock-{os.urandom(6).hex()}")
+        folder = os.path.dirname(target)
+        beside = os.path.join(self._staging or folder, f".penstock-{self._mark}-{next(self._copies)}")
         try:
-            stamp = _stamp(source)
-            if stamp is None or stamp == self._stamps.get(name):
+            about = _look(source)
+            if about is None or (stamp := _stamp(about)) == self._stamps.get(name):
                 return None
-            _make_parents(os.path.dirname(source), os.path.dirname(target), folders)
-            about = os.lstat(source)
+            if folder not in folders:
+                _make_parents(os.path.dirname(source), folder, folders)
             if stat.S_ISLNK(about.st_mode):
                 os.symlink(os.readlink(source), beside)
             elif stat.S_ISREG(about.st_mode):
@@ -119,7 +141,7 @@ class Drain:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             return None
-        folders.add(os.path.dirname(target))
+        folders.add(folder)
         return _Copy(name, stamp, beside)
 
     def _name(self, copy: _Copy) -> None:
@@ -142,7 +164,7 @@ class Drain:
             self.failures[name] = error.strerror or str(error)
 
     def _is_gone(self, name: str) -> bool:
-        return _stamp(os.path.join(self._source, name)) is None
+        return _look(os.path.join(self._source, name)) is None
 
     def finish(self) -> None:
         """Return when all is delivered. What was delivered and was removed or renamed since goes from its place too."""
@@ -154,6 +176,17 @@ class Drain:
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self._target, name))
                     self._leave_no_folders(os.path.dirname(name))
+
+    def make_folders(self, names: Iterable[str]) -> None:
+        """Make directories that are not there yet, because nothing was delivered into them."""
+        parents: set[str] = set()
+        for name in names:
+            try:
+                _make_parents(os.path.join(self._source, name), os.path.join(self._target, name), parents)
+            except OSError as error:
+                self._failed(name, error)
+        for folder in parents:
+            _sync_folder(folder)
 
     def _leave_no_folders(self, folder: str) -> None:
         """Remove folders that were made for a file and that the workflow has removed or renamed since."""
@@ -170,12 +203,17 @@ class Drain:
         return False
 
 
-def _stamp(path: str) -> _Stamp | None:
+def _look(path: str) -> os.stat_result | None:
+    """What something is, or None if it is not there."""
     try:
         about = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return None if is_removal_mark(about) else (about.st_size, about.st_mtime_ns, about.st_ino)
+    return None if is_removal_mark(about) else about
+
+
+def _stamp(about: os.stat_result) -> _Stamp:
+    return about.st_size, about.st_mtime_ns, about.st_ino
 
 
 def _make_parents(source: str, target: str, folders: set[str]) -> None:
@@ -195,8 +233,9 @@ def _sync(copies: list[_Copy]) -> None:
             if not os.path.islink(copy.path):
                 _sync_one(copy.path, os.fsync)
     else:
-        for path in {os.lstat(copy.path).st_dev: copy.path for copy in copies}.values():
-            _sync_one(os.path.dirname(path), _sync_file_system)
+        folders = {os.path.dirname(copy.path) for copy in copies}
+        for folder in {os.stat(folder).st_dev: folder for folder in folders}.values():
+            _sync_one(folder, _sync_file_system)
 
 
 def _sync_one(path: str, sync: Callable[[int], None]) -> None:

@@ -101,15 +101,24 @@ class FileState:
         return self.rules.directory if self.kind is Kind.DIRECTORY else self.rules.file
 
 
-class Holding:
-    """One open file description that may write. It follows its file through renames."""
+class Description:
+    """One open file description that may write. By fork processes share it; it is closed when the last closes it."""
 
-    def __init__(self, state: FileState, app: int, *, parent: Holding | None = None, found: bool = False) -> None:
+    def __init__(self) -> None:
+        self.holders = 0
+        #: somebody who wrote through it has closed it in order
+        self.owes_a_close = False
+
+
+class Holding:
+    """An open file description in one process. It follows its file through renames."""
+
+    def __init__(self, state: FileState, app: int, description: Description, *, counts: bool) -> None:
         self.state, self.app = state, app
-        self.parent = parent
-        #: its close is one: not before it was written through, if it came from a parent or found a file that was there
-        self.counts = parent is None and not found
-        self.open = True
+        self.description = description
+        description.holders += 1
+        #: to close it is a close: not before it was written through, if it came by fork or found a file that was there
+        self.counts = counts
 
 
 class Files:
@@ -187,12 +196,12 @@ class Files:
         if truncated:
             state.producers |= 1 << app
         state.writers += 1
-        return Holding(state, app, found=not truncated)
+        return Holding(state, app, Description(), counts=truncated)
 
     def fork(self, holding: Holding) -> Holding:
-        """A child has the description too. Its close counts only if it writes, and its parent has closed before."""
+        """A child has the description too."""
         self.now(holding.state).writers += 1
-        return Holding(self.now(holding.state), holding.app, parent=holding)
+        return Holding(self.now(holding.state), holding.app, holding.description, counts=False)
 
     def write(self, holding: Holding, start: int, end: int) -> None:
         state = self.now(holding.state)
@@ -213,14 +222,13 @@ class Files:
         self._let_go(holding, orderly=not holding.counts)
 
     def _let_go(self, holding: Holding, *, orderly: bool) -> None:
-        state = self.now(holding.state)
+        state, description = self.now(holding.state), holding.description
         state.writers -= 1
-        holding.open = False
+        description.holders -= 1
         if orderly:
-            if holding.counts and holding.parent and holding.parent.open:
-                holding.parent.counts = True
-            else:
-                state.closes += holding.counts
+            description.owes_a_close |= holding.counts
+            if not description.holders:
+                state.closes += description.owes_a_close
             self._commit_if_closed(state)
 
     def _commit_if_closed(self, state: FileState) -> None:

@@ -51,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True):
     strict: bool = False
     #: this process has mounts of its own, so that its programs can have a view of their own of the directory
     own_mounts: bool = False
-    #: bytes that each temporary file may take while it is streamed; 0 is without limit
+    #: bytes that all temporary files may take while they are streamed; 0 is without limit
     limit: int = 0
     #: seconds after which somebody who waits is reported
     stall: float = 30.0
@@ -153,6 +153,7 @@ class Hosting:
             copies = None if self.settings.memory else CopyList(folders.identity.copies, files)
             replicas = Replicas(files, copies)
             self._federation = Federation(self.settings.nodes, self.server, replicas, self.stop)
+            self._departure.is_kept_elsewhere = self._federation.is_kept_elsewhere
             self._stack.push_async_callback(self._federation.close)
             await self._federation.start()
         await self._listen(folders)

@@ -191,15 +191,17 @@ class Placement:
 
     def changes(self) -> Changes:
         """What the programs have done to the user's directory so far, as it would be without this placement."""
-        written = []
+        written, made = [], []
         for folder, folders, names in os.walk(self.files):
-            base = os.path.relpath(folder, self.files)
-            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-            for name in [*names, *links]:
-                path = os.path.join(folder, name)
-                if not (os.path.islink(path) and os.readlink(path).startswith(self.aside + "/")):
-                    written.append(name if base == "." else f"{base}/{name}")
-        return Changes(written, [name for name in self._existed if self._is_gone(name)])
+            base = "" if folder == self.files else os.path.relpath(folder, self.files)
+            for name in [*names, *folders]:
+                path, found = os.path.join(folder, name), os.path.join(base, name)
+                if is_directory(path):
+                    if not is_directory(os.path.join(self.aside, found)):
+                        made.append(found)
+                elif not (os.path.islink(path) and os.readlink(path).startswith(self.aside + "/")):
+                    written.append(found)
+        return Changes(written, [name for name in self._existed if self._is_gone(name)], made)
 
     def _is_gone(self, name: str) -> bool:
         here, there = os.path.join(self.files, name), os.path.join(self.aside, name)

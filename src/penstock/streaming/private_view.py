@@ -167,30 +167,33 @@ class PrivateView:
 
     def changes(self) -> Changes:
         """What the programs have done to the user's directory so far, as it would be without this view."""
-        changes = Changes([], [])
+        changes = Changes([], [], [])
         self._compare("", changes, opaque=False)
         return changes
 
     def _compare(self, folder: str, changes: Changes, *, opaque: bool) -> None:
         above, home = os.path.join(self.source, folder), os.path.join(self.home, folder)
+        #: what is in the user's directory, and whether it is a directory
+        below = {entry.name: entry.is_dir(follow_symlinks=False) for entry in _entries(home)}
         seen = set()
         for entry in os.scandir(above):
             seen.add(entry.name)
             name = os.path.join(folder, entry.name)
-            at_home = os.path.join(home, entry.name)
-            if is_removal_mark(entry.stat(follow_symlinks=False)):
+            if entry.is_dir(follow_symlinks=False):
+                if below.get(entry.name) is False:
+                    changes.removed.append(name)
+                if not below.get(entry.name):
+                    changes.made.append(name)
+                self._compare(name, changes, opaque=opaque or _is_opaque(entry.path))
+            elif not entry.is_file(follow_symlinks=False) and is_removal_mark(entry.stat(follow_symlinks=False)):
                 if name != self._staging:
                     changes.removed.extend(names_below(self.home, name))
-            elif entry.is_dir(follow_symlinks=False):
-                if os.path.lexists(at_home) and not is_directory(at_home):
-                    changes.removed.append(name)
-                self._compare(name, changes, opaque=opaque or _is_opaque(entry.path))
             else:
-                if is_directory(at_home):
+                if below.get(entry.name):
                     changes.removed.extend(names_below(self.home, name))
                 changes.written.append(name)
-        if opaque and is_directory(home):
-            for name in set(os.listdir(home)) - seen:
+        if opaque:
+            for name in below.keys() - seen:
                 changes.removed.extend(names_below(self.home, os.path.join(folder, name)))
 
     def end(self) -> None:
@@ -201,6 +204,14 @@ class PrivateView:
         shutil.rmtree(self.staging, ignore_errors=True)
         self._folders.write()
         os.close(self._descriptor)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """What is in a directory; nothing, if it is none."""
+    if not is_directory(folder):
+        return []
+    with os.scandir(folder) as entries:
+        return list(entries)
 
 
 def _is_opaque(path: str) -> bool:

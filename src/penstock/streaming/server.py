@@ -72,8 +72,8 @@ class Server:
         self._numbered = {app.number: app for app in (*self.apps.values(), self._others)}
         self.watcher = Watcher()
         self._complaints = Complaints(tell)
-        #: called with a slot that became final
-        self.on_commit: Callable[[int], None] = lambda slot: None
+        #: called with a file or directory that became final
+        self.on_commit: Callable[[Info], None] = lambda info: None
         #: called when a step is over
         self.on_over: Callable[[], None] = lambda: None
         #: called with the slot of a temporary file that a reader has read further
@@ -203,7 +203,7 @@ class Server:
         info = self.table.info(slot)
         if info is not None:
             self._tell(FileCommitted(info.name, 0 if info.flags & Flag.DIRECTORY else max(written, info.high)))
-            self.on_commit(slot)
+            self.on_commit(info)
 
     def rule_of(self, info: Info) -> Rule | None:
         """The rule of the workflow for a name, or None where the default holds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Iterator
 from ctypes import byref, c_bool, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64
 from typing import Any
 
@@ -40,7 +41,7 @@ from penstock.streaming.table_records import (
     WaitKind,
     info_of,
     process_of,
-    record_of,
+    records_of,
     wait_of,
 )
 
@@ -101,6 +102,8 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ps_consumed_by_all": (_u64, (_u32,)),
     "ps_punched": (None, (_u32, _u64)),
     "ps_freed": (None, (_u32, _u64)),
+    "ps_spare": (_u64, (_u32,)),
+    "ps_next_spare": (_u32, (_u32,)),
     "ps_wait_born": (c_int, (_u32, _u32)),
     "ps_ask": (c_int, (_u32, _u32, _u32, _u64, _u64)),
     "ps_listable": (c_bool, (_u32, _u32, _u64)),
@@ -122,11 +125,15 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ps_processes": (_u32, (_u32, _pointer(CProcess), _u32)),
     "ps_waits": (_u32, (_pointer(CWait), _u32)),
     "psx_written": (None, (_u32, _u64, _u64)),
+    "psx_seen": (None, (_u32, _u64, _u64)),
     "psx_wait_range": (c_int, (_u32, _u32, _u64, _u64, c_int)),
     "psx_wait_committed": (c_int, (_u32, _u32)),
     "psx_wait_room": (c_int, (_u32, _u32, _u64, _u64)),
     "psx_awaited": (_u64, (_u32, _u32)),
     "psx_set_limit": (None, (_u64,)),
+    "psx_set_room": (None, (_u64,)),
+    "psx_room": (_u64, ()),
+    "psx_taken": (_u64, ()),
     "psx_set_unseen": (None, (_u32,)),
     "psx_set_device": (None, (_u64,)),
     "psx_lock_everything": (None, ()),
@@ -212,7 +219,7 @@ class Table:
     def drain(self, most: int = _AT_ONCE) -> list[Record]:
         """The next records of the journal, at most so many (and never more than 512)."""
         count = self.code.ps_drain(self._records, min(most, _AT_ONCE))
-        return [record_of(self._records[i]) for i in range(count)]
+        return list(records_of(self._records, count))
 
     def overflowed(self) -> bool:
         """Whether records were lost since the last time this was asked."""
@@ -248,6 +255,18 @@ class Table:
         self.limit = limit
         self.code.psx_set_limit(limit)
 
+    @property
+    def room(self) -> int:
+        """How much all bounded files together may take, and ``taken`` what they do."""
+        return int(self.code.psx_room())
+
+    @property
+    def taken(self) -> int:
+        return int(self.code.psx_taken())
+
+    def set_room(self, room: int) -> None:
+        self.code.psx_set_room(room)
+
     def set_device(self, device: int) -> None:
         """Programs to which the directory is on another device than this are not to be started."""
         self.code.psx_set_device(device)
@@ -266,6 +285,17 @@ class Table:
     def freed(self, slot: int, offset: int) -> None:
         """To be said after that: writers may have the room."""
         self.code.ps_freed(slot, offset)
+
+    def spare(self, slot: int) -> int:
+        """Up to where a file may be given back now; 0 if there is nothing."""
+        return int(self.code.ps_spare(slot))
+
+    def spares(self) -> Iterator[int]:
+        """The files of which there is something to give back."""
+        slot = self.code.ps_next_spare(0)
+        while slot != NONE:
+            yield int(slot)
+            slot = self.code.ps_next_spare(slot + 1)
 
     def consumed_by_all(self, slot: int) -> int:
         return int(self.code.ps_consumed_by_all(slot))

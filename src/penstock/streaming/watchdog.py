@@ -2,7 +2,7 @@
 
 The server asks once a second. A wait that lasts is told once with all that a user needs to see why: reader, file,
 offset, producer and rule. A writer held back by the limit while the reader it waits for waits for something else would
-wait for ever: its file is let off the limit.
+wait for ever: its file is let off the limit, or all files together get more room.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from penstock.streaming.apps import State
+from penstock.streaming.drain import PAGE
 from penstock.streaming.happenings import Stalled, Tell
 from penstock.streaming.server import Server
-from penstock.streaming.table import Flag, Info, Wait, WaitKind
+from penstock.streaming.table import Flag, Info, Table, Wait, WaitKind
 from penstock.units import format_duration, format_size
 
 __all__ = ["Watchdog", "told_briefly", "told_wait", "waits_for", "waits_of"]
@@ -135,11 +136,40 @@ class Watchdog:
             return
         if (now - seen[1]) / 1e9 < _HELD:
             return
-        waiting = {other.app for other in self._server.table.waits() if other.kind is not WaitKind.ROOM}
-        readers = [self._server.apps[name] for name in self._server.names_in(info.consumers)]
-        if all(app.ended or app.number in waiting or app.state is State.COMING for app in readers):
-            self._server.table.set_flags(wait.slot, Flag.READS_BACK, 0)
+        stuck = _stuck(self._server)
+        if not all(number in stuck for number in _readers(self._server, info)):
+            return
+        self._held[wait.slot] = (info.consumed, now)
+        why = "readers wait for something else before they read on, so its writer would be held back for ever"
+        table = self._server.table
+        if _is_held_by_itself(table, wait, info):
+            table.set_flags(wait.slot, Flag.READS_BACK, 0)
+            self._server.warn(f"{info.name} is let off the limit: its {why}")
+        else:
+            table.set_room(2 * table.room)
             self._server.warn(
-                f"{info.name} is let off the limit: its readers wait for something else before they read on, "
-                f"so its writer would be held back for ever"
+                f"all files together may take {format_size(table.room)} from now on instead of the limit: "
+                f"{info.name} needs room and its {why}"
             )
+
+
+def _readers(server: Server, info: Info) -> list[int]:
+    """The steps that have still to read a file, those that have not come excepted."""
+    apps = [server.apps[name] for name in server.names_in(info.consumers)]
+    return [app.number for app in apps if not app.ended and app.state is not State.COMING]
+
+
+def _stuck(server: Server) -> set[int]:
+    """Steps that wait for something, but not for room that one who does not wait may give them by reading on."""
+    waits = list(waits_of(server))
+    stuck = {wait.app for wait, _ in waits}
+    otherwise = {wait.app for wait, _ in waits if wait.kind is not WaitKind.ROOM}
+    held = [(wait.app, _readers(server, info)) for wait, info in waits if wait.app not in otherwise]
+    while moving := [app for app, readers in held if app in stuck and not stuck.issuperset(readers)]:
+        stuck.difference_update(moving)
+    return stuck
+
+
+def _is_held_by_itself(table: Table, wait: Wait, info: Info) -> bool:
+    """Whether a file has no room left of its own, be it by a page; else it is all files together that have none."""
+    return min(wait.end, wait.start + table.limit // 4) + 2 * PAGE > info.punched + table.limit

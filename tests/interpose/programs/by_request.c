@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static int kept = -1;
@@ -96,6 +99,15 @@ static void handle(char *request, char **argv) {
     else if (!strcmp(what, "stat")) say(request, about(a, 0));
     else if (!strcmp(what, "lstat")) say(request, about(a, AT_SYMLINK_NOFOLLOW));
     else if (!strcmp(what, "access")) say(request, outcome(access(a, R_OK)));
+    else if (!strcmp(what, "chmod")) say(request, outcome(chmod(a, (mode_t)strtol(b, NULL, 8))));
+    else if (!strcmp(what, "chown")) say(request, outcome(lchown(a, getuid(), getgid())));
+    else if (!strcmp(what, "touch")) say(request, outcome(utimensat(AT_FDCWD, a, NULL, 0)));
+    else if (!strcmp(what, "setxattr")) say(request, outcome(setxattr(a, "user.a", b, strlen(b), 0)));
+    else if (!strcmp(what, "getxattr")) say(request, outcome((int)getxattr(a, b, NULL, 0)));
+    else if (!strcmp(what, "listxattr")) say(request, outcome((int)llistxattr(a, NULL, 0)));
+    else if (!strcmp(what, "statfs")) say(request, outcome(statfs(a, &(struct statfs){0})));
+    else if (!strcmp(what, "watch")) say(request, outcome(inotify_add_watch(inotify_init(), a, IN_MODIFY)));
+    else if (!strcmp(what, "mknod")) say(request, outcome(mknod(a, (mode_t)strtol(b, NULL, 8), 0)));
     else if (!strcmp(what, "list")) say(request, entries(a));
     else if (!strcmp(what, "write")) say(request, outcome(close(put(a, create | O_TRUNC, b))));
     else if (!strcmp(what, "copy")) say(request, outcome(close(put(b, create | O_TRUNC, content(a)))));

@@ -125,4 +125,12 @@ CONSUMERS = by_name(
     Program("busybox-fed", "busybox md5sum {source} > {out}", ("busybox",), fed_by="busybox-mv"),
     Program("go-rclone", "rclone --config= copyto {source} {out}", ("rclone",)),
     Program("go-rclone-md5", "rclone --config= md5sum {source} > {out}", ("rclone",), fed_by="go-rclone"),
+    Program(
+        "go-restic",
+        "repo=$(mktemp -d); export RESTIC_PASSWORD=secret RESTIC_CACHE_DIR=$repo/cache; restic -q -r $repo/all init && "
+        "restic -q -r $repo/all backup {source} && restic -q -r $repo/all dump latest {source} > {out}; rm -r $repo",
+        ("restic",),
+        ONCE,
+    ),
+    Program("rust-musl", "{musl}/ruff check --isolated --no-cache {source} > {out} || [ $? = 1 ]", ("musl:ruff",)),
 )

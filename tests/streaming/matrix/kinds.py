@@ -1,8 +1,9 @@
 """What the matrix knows of a program: how it is told to write or to read, what it needs, the rules it may stream under.
 
 A line is what a person would type. ``{out}`` is the file to write, ``{source}`` the file to read, ``{seed}`` a text
-that is there from the start, ``{bin}`` the folder of compiled programs, ``{here}`` that of scripts. A rule is left out
-where the program breaks its promise: one that comes back to bytes it has written is not streamed by ``no_update``.
+that is there from the start, ``{bin}`` the folder of compiled programs, ``{here}`` that of scripts, ``{musl}`` that of
+programs linked against musl. A rule is left out where the program breaks its promise: one that comes back to bytes it
+has written is not streamed by ``no_update``.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ __all__ = [
     "TERMINATION_UPDATE",
     "Program",
     "Rule",
+    "all_rules",
     "by_name",
     "in_groups",
+    "one_rule",
 ]
 
 
@@ -62,6 +65,15 @@ class Program:
 
 def by_name(*programs: Program) -> dict[str, Program]:
     return {program.name: program for program in programs}
+
+
+def all_rules(program: Program) -> tuple[Rule, ...]:
+    return program.rules
+
+
+def one_rule(program: Program) -> tuple[Rule, ...]:
+    """Another one for each program, the same in every run."""
+    return (program.rules[sum(program.name.encode()) % len(program.rules)],)
 
 
 def in_groups(programs: dict[str, Program]) -> dict[str, list[Program]]:

@@ -102,6 +102,11 @@ PRODUCERS = by_name(
     Program("busybox-sed", "cp {seed} {out}; busybox sed -i s/1/one/ {out}", ("busybox",), (TERMINATION_UPDATE,)),
     Program("go-rclone", "rclone --config= copyto {seed} {out}", ("rclone",)),
     Program("go-rclone-cat", "rclone --config= cat {seed} > {out}", ("rclone",), ONCE),
+    Program(
+        "rust-musl",
+        "{musl}/ruff check --isolated --no-cache --output-format concise --output-file {out} {seed} || [ $? = 1 ]",
+        ("musl:ruff",),
+    ),
     # What `source` in a shell can read.
     Program("script", "for i in {{1..50}}; do echo 'total=$((total + '$i'))'; done > {out}", rules=ONCE),
 )

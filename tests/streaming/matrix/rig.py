@@ -26,6 +26,8 @@ __all__ = ["Lane", "batch", "programs_folder", "runnable", "stream_run", "stream
 
 ROOT = Path(__file__).parents[3]
 SOURCES = Path(__file__).parent / "programs"
+#: programs that are linked against musl, which the distribution does not have: .ci/run puts them there
+LINKED_AGAINST_MUSL = ROOT / "build" / "musl"
 #: by suffix, up to where the result goes
 COMPILERS = {
     ".c": ("gcc", "-O1", "-pthread", "-o"),
@@ -63,8 +65,10 @@ def runnable(*lanes: Lane) -> bool:
 
 
 def there(need: str) -> bool:
-    """Whether this machine has a program, or, after \"python:\", a module."""
+    """Whether this machine has a program, or, after \"python:\", a module, or, after \"musl:\", what .ci/run brings."""
     kind, _, name = need.rpartition(":")
+    if kind == "musl":
+        return (LINKED_AGAINST_MUSL / name).is_file()
     if kind == "python":
         return importlib.util.find_spec(name) is not None
     if need == "mpiexec":
@@ -165,6 +169,7 @@ def _prepare(lanes: list[Lane], folder: Path, streamed: bool) -> dict[str, Path]
         words = {
             "bin": programs_folder(),
             "here": SOURCES,
+            "musl": LINKED_AGAINST_MUSL,
             "python": sys.executable,
             "mpiexec": find_runner("mpiexec"),
             "seed": "seed.txt",

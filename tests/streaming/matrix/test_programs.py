@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.streaming.matrix.consumers import CONSUMERS
-from tests.streaming.matrix.kinds import Program, in_groups
+from tests.streaming.matrix.kinds import Program, Rule, all_rules, in_groups, one_rule
 from tests.streaming.matrix.producers import PRODUCERS
 from tests.streaming.matrix.rig import Lane, batch, programs_folder, runnable, stream_run, streamed, there
 
@@ -14,12 +15,19 @@ COLLECT = CONSUMERS["c-raw"]
 EVERY = (*PRODUCERS.values(), *CONSUMERS.values())
 
 
-def of_producer(producer: Program) -> list[Lane]:
-    return [Lane(producer, producer, COLLECT, rule) for rule in producer.rules]
+#: gives a test ``rules``: each program is streamed by one of the rules that it may stream under, or by all of them
+SOME_RULES = pytest.mark.parametrize(
+    "rules", [pytest.param(one_rule, id="one-rule"), pytest.param(all_rules, id="all-rules", marks=pytest.mark.long)]
+)
+Rules = Callable[[Program], tuple[Rule, ...]]
 
 
-def of_consumer(consumer: Program) -> list[Lane]:
-    return [Lane(consumer, PRODUCERS[consumer.fed_by], consumer, rule) for rule in consumer.rules]
+def of_producer(producer: Program, rules: Rules = all_rules) -> list[Lane]:
+    return [Lane(producer, producer, COLLECT, rule) for rule in rules(producer)]
+
+
+def of_consumer(consumer: Program, rules: Rules = all_rules) -> list[Lane]:
+    return [Lane(consumer, PRODUCERS[consumer.fed_by], consumer, rule) for rule in rules(consumer)]
 
 
 def problems(lanes: list[Lane], folder: Path) -> list[str]:
@@ -54,14 +62,16 @@ def check(of_programs: list[list[Lane]], folder: Path) -> None:
 PRODUCER_GROUPS, CONSUMER_GROUPS = in_groups(PRODUCERS), in_groups(CONSUMERS)
 
 
+@SOME_RULES
 @pytest.mark.parametrize("producers", PRODUCER_GROUPS.values(), ids=PRODUCER_GROUPS)
-def test_what_programs_write_can_be_streamed(producers: list[Program], tmp_path: Path) -> None:
-    check([of_producer(producer) for producer in producers], tmp_path)
+def test_what_programs_write_can_be_streamed(producers: list[Program], rules: Rules, tmp_path: Path) -> None:
+    check([of_producer(producer, rules) for producer in producers], tmp_path)
 
 
+@SOME_RULES
 @pytest.mark.parametrize("consumers", CONSUMER_GROUPS.values(), ids=CONSUMER_GROUPS)
-def test_programs_read_what_is_still_being_written(consumers: list[Program], tmp_path: Path) -> None:
-    check([of_consumer(consumer) for consumer in consumers], tmp_path)
+def test_programs_read_what_is_still_being_written(consumers: list[Program], rules: Rules, tmp_path: Path) -> None:
+    check([of_consumer(consumer, rules) for consumer in consumers], tmp_path)
 
 
 @pytest.mark.parametrize("need", sorted({need for program in EVERY for need in program.needs}))

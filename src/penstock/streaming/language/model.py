@@ -147,7 +147,7 @@ class Workflow(Struct, frozen=True):
     source: str = ""
     #: absolute path that names are relative to; empty where only the run knows it
     directory: str = ""
-    #: bytes that each temporary file may take while it is streamed; 0 is without limit, None not said
+    #: bytes that all temporary files may take while they are streamed; 0 is without limit, None not said
     limit: int | None = None
     #: what was accepted although it should be written otherwise
     warnings: tuple[str, ...] = ()

@@ -141,6 +141,11 @@ class Federation:
         self._pulling.look()
         self._judged()
 
+    def is_kept_elsewhere(self, name: str) -> bool:
+        """Whether what bears that name here is at most a copy of a file that another node keeps."""
+        file = self._pulling.files.get(name)
+        return self._replicas.is_copy(name) and (file is None or self._hearing.home(file) != self._settings.own.name)
+
     @property
     def traffic(self) -> str:
         """What went between this node and the others."""

@@ -40,11 +40,11 @@ class Source:
         least: int,
         end: int,
         put: Callable[[int, memoryview], None],
-        comes_to: Callable[[int], None],
+        comes_to: Callable[[int, bool], None],
     ) -> tuple[int, int | None]:
         """Have [start, least) put in its place, and of [least, end) what is there by then.
 
-        ``comes_to`` hears how far the answer goes before its bytes come.
+        ``comes_to`` hears how far the answer goes before its bytes come, and whether the file goes on after that.
         Returns how far it got, and the size of the file if that is final. FileNotFoundError: the node has no such file.
         """
         fields = {"Range": f"bytes={start}-{end - 1}", "Penstock-Least": str(least - start)}
@@ -55,7 +55,8 @@ class Source:
             await self._caught_up(int(answer.fields.get("penstock-told", 0)))
             match answer.status:
                 case 206:
-                    comes_to(start + int(answer.fields["content-length"]))
+                    end = start + int(answer.fields["content-length"])
+                    comes_to(end, not answer.fields["content-range"].endswith(f"/{end}"))
                     got, size = await self._take_body(connection, answer, put)
                 case 416:
                     size = int(answer.fields["content-range"].rpartition("/")[2])

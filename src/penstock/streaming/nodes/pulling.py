@@ -24,6 +24,8 @@ __all__ = ["Pulling"]
 
 #: bytes of one request of the pump
 _CHUNK = 8 << 20
+#: requests of one file that are made at once
+_ASKED_AT_ONCE = 2
 #: files that are fetched at once without being asked for
 _AT_ONCE = 16
 #: seconds between two looks at how far readers have come
@@ -169,10 +171,10 @@ class Pulling:
                 await self._pump(file)
 
     async def _pump(self, file: RemoteFile) -> None:
-        """Keep one request ahead of the readers."""
+        """Keep ahead of the readers; the next request is with the other node before the last one's bytes are here."""
         while not file.ended:
             gap = file.gap_ahead(self._prefetch)
-            if gap is None or file.is_coming(gap[0]):
+            if gap is None or len(file.asked) >= _ASKED_AT_ONCE:
                 file.stirred.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
@@ -180,7 +182,7 @@ class Pulling:
                 file.position = max(file.position, self._consumed(file))
                 continue
             start, end = gap
-            await self._fetch(file, file.ask(start, start + 1), min(end, start + _CHUNK))
+            self._start(file, self._fetch(file, file.ask(start, start + 1), min(end, start + _CHUNK)))
 
     def _consumed(self, file: RemoteFile) -> int:
         info = self._table.info(file.slot)
@@ -219,13 +221,17 @@ class Pulling:
                     file.put(offset, data)
                 except OSError as error:
                     raise _NotStored(f"it cannot be stored on this node: {error.strerror}") from None
-                self._table.code.psx_written(file.slot, offset, offset + len(data))
+                self._table.code.psx_seen(file.slot, offset, offset + len(data))
+
+        def comes_to(reached: int, goes_on: bool) -> None:
+            asked.comes_to(reached, goes_on=goes_on)
+            file.stirred.set()
 
         pause = _AGAIN
         sources = self._sources(file)
         for source in sources:
             try:
-                answer = await source.fetch(file.name, asked.start, least, end, put, asked.comes_to)
+                answer = await source.fetch(file.name, asked.start, least, end, put, comes_to)
                 file.missing_since = None
                 return answer
             except FileNotFoundError as error:

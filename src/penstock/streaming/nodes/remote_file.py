@@ -21,10 +21,13 @@ class Asked:
     def __init__(self, start: int, end: int) -> None:
         self.start = start
         self.end = end
+        #: the answer has begun, so the end is known, and the file goes on after it
+        self.goes_on = False
 
-    def comes_to(self, end: int) -> None:
+    def comes_to(self, end: int, *, goes_on: bool) -> None:
         """The answer has begun, and goes that far."""
         self.end = max(self.end, end)
+        self.goes_on = goes_on
 
 
 class RemoteFile:
@@ -102,13 +105,20 @@ class RemoteFile:
         return any(one.start <= offset < one.end for one in self.asked)
 
     def gap_ahead(self, prefetch: int) -> tuple[int, int] | None:
-        """What is worth fetching before it is asked for; None for nothing, now."""
+        """What is worth fetching before it is asked for; None for nothing, now.
+
+        What is on its way is not; and what lies after it only once it is known how far that goes.
+        """
         endless = 1 << 62
-        if self.whole:
-            found = self.gaps(0, endless)
-        else:
-            found = self.gaps(self.front, self.position + prefetch)
-        return found[0] if found else None
+        found = self.gaps(0, endless) if self.whole else self.gaps(self.front, self.position + prefetch)
+        for start, end in found:
+            while coming := [one for one in self.asked if one.start <= start < one.end]:
+                if not all(one.goes_on for one in coming):
+                    return None
+                start = max(one.end for one in coming)
+            if start < end:
+                return start, end
+        return None
 
     # --- by another name --------------------------------------------------------------------------------------------
 

@@ -96,6 +96,18 @@ def test_a_ceiling_reaches_the_search() -> None:
     assert not tuner(learned, ceiling=15 * MB).learning
 
 
+@pytest.mark.parametrize(("ceiling", "most"), [(15 * MB, 15 * MB), (80 * MB, 40 * MB)], ids=["ceiling", "bounds"])
+def test_no_choice_is_above_the_bounds_even_if_tasks_came_one_by_one(ceiling: float, most: float) -> None:
+    """What ran alone had all of the device, which is more than a task may reserve."""
+    one = tuner(ceiling=ceiling)
+    while one.learning:
+        for _ in range(one.learner.size):
+            one.started()
+            one.finished(1.0, 1, learning=True)
+    assert all(measure.partial for measure in one.measures if measure.concurrency == 1 and measure.tasks > 1)
+    assert max(one.constraint(ready, 1) for ready in range(1, 100)) == most
+
+
 def test_failures_leave_the_epoch_open() -> None:
     one = tuner()
     one.started()
@@ -198,7 +210,7 @@ def test_what_was_learned_on_single_tasks_is_learned_anew_when_many_wait() -> No
         one.started()
         one.finished(1.0, 1, learning=True)
         one.close_early()
-    assert one.constraint(100, 1) == 80 * MB  # the whole device: one at a time, whatever waits
+    assert one.constraint(100, 1) == 40 * MB  # as few at a time as the bounds allow, whatever waits
     assert one.arrived(13) is None
     assert one.arrived(14) == Outgrown(14)
     assert one.learning and one.arrived(1000) is None

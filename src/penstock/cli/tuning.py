@@ -136,11 +136,13 @@ def _plain(record: Record[Learned], tasks: int) -> dict[str, Any]:
 
 
 def _judge(entry: Learned, tasks: int) -> tuple[list[Estimate], Choice]:
+    from penstock.tuning.epochs import highest_constraint
     from penstock.tuning.objective import choose, estimate
 
     there = (entry.bandwidth, entry.executors)
     estimates = [estimate(measure, entry.measures, tasks, 1, *there) for measure in entry.measures]
-    return estimates, choose(entry.measures, tasks, 1, *there)
+    most = highest_constraint(entry.auto, entry.bandwidth, entry.ceiling)
+    return estimates, choose(entry.measures, tasks, 1, *there, most=most)
 
 
 def _show(console: Console, record: Record[Learned], tasks: int) -> None:

@@ -16,7 +16,7 @@ from penstock.errors import InternalError
 from penstock.model.resources import Auto
 from penstock.tuning.registry import Measure
 
-__all__ = ["Learner", "epoch_size", "first_constraint"]
+__all__ = ["Learner", "epoch_size", "first_constraint", "highest_constraint"]
 
 _MB = 1e6
 _GROWTH = 2.0
@@ -41,6 +41,12 @@ def first_constraint(auto: Auto, bandwidth: float, executors: int) -> float:
     return whole or share  # a device slower than one MB/s per executor is shared in fractions
 
 
+def highest_constraint(auto: Auto, bandwidth: float, ceiling: float | None) -> float:
+    """The highest value that may be tried or chosen."""
+    highest = bandwidth if ceiling is None else min(bandwidth, ceiling)
+    return min(highest, auto.most) if auto.bounded else highest
+
+
 class Learner:
     """The learning phase of one function on one layer.
 
@@ -63,8 +69,7 @@ class Learner:
         self._bandwidth = bandwidth
         self._executors = executors
         self._tolerance = tolerance
-        self._highest = bandwidth if ceiling is None else min(bandwidth, ceiling)
-        self._last = min(self._highest, auto.most) if auto.bounded else self._highest
+        self._last = highest_constraint(auto, bandwidth, ceiling)
         self._registered: list[Measure] = []
         self._closed: list[Measure] = []
         self._done = False
@@ -72,7 +77,7 @@ class Learner:
         self._first = self._last_end = 0.0
         self._seconds = 0.0
         # A first value beyond the device is brought down to it: one epoch must run, or nothing would ever be known.
-        self._open(min(first_constraint(auto, bandwidth, executors), self._highest))
+        self._open(min(first_constraint(auto, bandwidth, executors), self._last))
 
     @property
     def constraint(self) -> float:

@@ -6,6 +6,7 @@ with what ``epochs`` registered whenever tasks of the function arrive, so the an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -52,9 +53,12 @@ def choose(
     bandwidth: float,
     executors: int,
     *,
+    most: float = math.inf,
     tie: float = TIE,
 ) -> Choice:
-    """The constraint for ``tasks`` waiting tasks on ``nodes`` equal nodes; of equally good ones the highest."""
+    """The constraint for ``tasks`` waiting tasks on ``nodes`` equal nodes, up to ``most``; of equally good ones the
+    highest.
+    """
     if not measures:
         raise ValueError("no epoch was registered: there is nothing to choose from")
     estimates = [estimate(measure, measures, tasks, nodes, bandwidth, executors) for measure in measures]
@@ -62,8 +66,8 @@ def choose(
     best = max((one for one in estimates if one.seconds <= limit), key=lambda one: one.measure.constraint)
     constraint = best.measure.constraint
     if best.measure.partial:
-        # What was measured must be what runs: no more at a time than the epoch had.
-        constraint = max(constraint, bandwidth / best.measure.concurrency)
+        # What was measured must be what runs: no more at a time than the epoch had, as far as the user's bounds allow.
+        constraint = max(constraint, min(bandwidth / best.measure.concurrency, most))
     return Choice(constraint, best.concurrency, best.seconds, best.measure)
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock.model.resources import Auto
 from penstock.tuning.drift import Drift
-from penstock.tuning.epochs import Learner, epoch_size
+from penstock.tuning.epochs import Learner, epoch_size, highest_constraint
 from penstock.tuning.objective import Choice, choose
 from penstock.tuning.registry import Learned, Measure
 
@@ -97,7 +97,8 @@ class Tuner:
         if choice is None:
             if len(self._answers) >= _REMEMBERED:
                 self._answers.clear()
-            choice = choose(self._measures, max(1, ready), max(1, nodes), self._bandwidth, self._executors)
+            most = highest_constraint(self._auto, self._bandwidth, self._ceiling)
+            choice = choose(self._measures, max(1, ready), max(1, nodes), self._bandwidth, self._executors, most=most)
             self._answers[key] = choice
         self.choice = choice
         return choice.constraint

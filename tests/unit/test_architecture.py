@@ -8,8 +8,10 @@ checker which has gone blind is noticed.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -93,9 +95,14 @@ LONG, TOO_LONG = 400, 600
 # --- the checkers -----------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def tree_of(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def imports(source: str, module: str, is_package: bool = False) -> Iterator[tuple[int, str]]:
     """Yield line and dotted name of all that ``module`` imports, at any depth and also for type checking only."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree_of(source)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -137,7 +144,7 @@ def complaints_about_purity(source: str, module: str) -> list[str]:
         for line, name in imports(source, module)
         if part_of(name) != "penstock" and (name in IMPURE_ATTRIBUTES or not _allows(PURE_LIBRARIES, name))
     ]
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree_of(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
             complaints.append(f"{module}:{node.lineno}: a pure module may not call {node.func.id}()")
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in IMPURE_ATTRIBUTES:
@@ -148,7 +155,7 @@ def complaints_about_purity(source: str, module: str) -> list[str]:
 def complaints_about_shape(source: str, module: str) -> list[str]:
     complaints = []
     lines = len(source.splitlines())
-    docstring = ast.get_docstring(ast.parse(source)) or ""
+    docstring = ast.get_docstring(tree_of(source)) or ""
     if not docstring.strip():
         complaints.append(f"{module}: no docstring; say in two to six lines where the module stands in the flow")
     if lines > TOO_LONG:
@@ -184,22 +191,21 @@ def test_the_house_was_found() -> None:
     assert SOURCE / "errors.py" in MODULES
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_go_one_way(path: Path) -> None:
-    found = complaints_about_direction(path.read_text(), module_name(path), path.name == "__init__.py")
-    assert not found, "\n".join(found)
+def test_imports_go_one_way() -> None:
+    each = (
+        complaints_about_direction(path.read_text(), module_name(path), path.name == "__init__.py") for path in MODULES
+    )
+    assert not (found := list(chain.from_iterable(each))), "\n".join(found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_what_decides_is_pure(path: Path) -> None:
-    found = complaints_about_purity(path.read_text(), module_name(path))
-    assert not found, "\n".join(found)
+def test_what_decides_is_pure() -> None:
+    each = (complaints_about_purity(path.read_text(), module_name(path)) for path in MODULES)
+    assert not (found := list(chain.from_iterable(each))), "\n".join(found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_modules_say_what_they_are_and_stay_short(path: Path) -> None:
-    found = complaints_about_shape(path.read_text(), module_name(path))
-    assert not found, "\n".join(found)
+def test_modules_say_what_they_are_and_stay_short() -> None:
+    each = (complaints_about_shape(path.read_text(), module_name(path)) for path in MODULES)
+    assert not (found := list(chain.from_iterable(each))), "\n".join(found)
 
 
 # --- the checkers, on bad source --------------------------------------------------------------------------------------

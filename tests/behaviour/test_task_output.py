@@ -78,6 +78,8 @@ def test_unfinished_lines_are_neither_lost_nor_glued_to_others(script: Any) -> N
 PAST_THE_STREAMS = """
 import os, subprocess
 from penstock import task, barrier
+from penstock.executors import output
+output.PARTIAL_LINE_SECONDS = 60  # a stall between a line and its end does not show it without that
 
 @task
 def write():
@@ -117,7 +119,7 @@ for one in (write, run, shell, fork, whole, write):
     one()
 back(redirect("file.txt")).result()
 run()
-print(open("file.txt").read())
+print(open("file.txt").read() + "\\n", end="")  # in one piece: what a task prints may come in between
 """
 
 

@@ -102,6 +102,7 @@ def test_lines_of_two_workers_are_not_mixed(
     relay: OutputRelay, worker: Outlets, other: Outlets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = new_screen(monkeypatch)
+    monkeypatch.setattr("penstock.executors.output.PARTIAL_LINE_SECONDS", 3600.0)  # however long this test stands still
     worker.say("begun ")
     other.say("whole\n")
     screen.wait_for("whole\n")
@@ -121,6 +122,22 @@ def test_unfinished_line_is_shown_after_a_moment_and_other_workers_do_not_contin
     other.say("line\n")
     screen.wait_for("line\n")
     assert screen.getvalue() == "50 %\nline\n"
+
+
+@pytest.mark.parametrize("end", ["\n", END_OF_TASK.decode()], ids=["its end", "the end of its task"])
+def test_unfinished_line_that_another_worker_has_ended_is_not_ended_again(
+    relay: OutputRelay, worker: Outlets, other: Outlets, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    screen = new_screen(monkeypatch)
+    worker.say("50 %")
+    assert relay.flush(PATIENCE)
+    other.say("line\n")
+    assert relay.flush(PATIENCE)
+    worker.say(end)
+    assert relay.flush(PATIENCE)
+    worker.say("next\n\n")
+    assert relay.flush(PATIENCE)
+    assert screen.getvalue() == "50 %\nline\nnext\n\n"
 
 
 def test_unfinished_line_is_continued_by_its_own_worker(

@@ -135,6 +135,8 @@ class OutputRelay:
         self._stopping = False
         # The stream whose unfinished line is the last thing shown on a target.
         self._unfinished_on: dict[Target, _Stream] = {}
+        # Streams whose unfinished line was ended because another one had something to show.
+        self._cut_off: set[_Stream] = set()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
@@ -229,6 +231,7 @@ class OutputRelay:
         self._epoll.unregister(stream.descriptor)
         del self._streams[stream.descriptor]
         stream.tail.open_streams.remove(stream)
+        self._cut_off.discard(stream)
         stream.end()
 
     def _collect_outgoing(self, partial_lines_too: bool) -> list[tuple[_Stream, str]]:
@@ -250,8 +253,14 @@ class OutputRelay:
         return None if oldest is None else max(0.0, oldest + PARTIAL_LINE_SECONDS - time.monotonic())
 
     def _show(self, stream: _Stream, text: str) -> None:
+        if stream in self._cut_off:
+            self._cut_off.remove(stream)
+            text = text.removeprefix("\n")  # the end of its line was shown
+            if not text:
+                return
         unfinished = self._unfinished_on.pop(stream.target, None)
         if unfinished is not None and unfinished is not stream:
+            self._cut_off.add(unfinished)
             text = "\n" + text
         if not text.endswith("\n"):
             self._unfinished_on[stream.target] = stream

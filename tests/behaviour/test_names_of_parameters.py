@@ -42,6 +42,7 @@ def appender(name: str) -> Any:
     return scope["append"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("by_keyword", [False, True])
 def test_a_parameter_of_any_name_has_its_direction(name: str, by_keyword: bool) -> None:

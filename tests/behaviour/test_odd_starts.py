@@ -23,6 +23,7 @@ FINE = "open(sys.argv[1], 'w').write(str(wait_on(double(21))))"
 FAILS = "double(None)"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("command", [[sys.executable], [str(Path(sys.executable).with_name("penstock")), "run"]])
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_without_standard_streams(tmp_path: Path, command: list[str], closed: str) -> None:

@@ -312,6 +312,7 @@ with penstock.Runtime(cpus=1):
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("body", "again", "defined"),
     [("defined = 1", "defined = 2", (1, 2)), ("pass", "pass", (0, 0)), ("defined = 1", "pass", (1, 0))],

@@ -622,6 +622,7 @@ def die_between(fragment: Fragment, swaps: int) -> None:
     store._swap = swap  # type: ignore[method-assign]
 
 
+@pytest.mark.one_in(2)
 @only_workers
 @pytest.mark.parametrize("swaps", [0, 1])
 @pytest.mark.usefixtures("runtime")

@@ -98,6 +98,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", VIEWS)
 def test_parts_that_overlap_see_each_other_in_program_order(first: str) -> None:
     def program(call: Callable[..., Any]) -> tuple[Any, list[Any]]:

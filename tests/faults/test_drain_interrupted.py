@@ -238,6 +238,7 @@ def test_ctrl_c_twice_on_the_way_home_loses_nothing(place: Place) -> None:
     place.assert_home_or_linked()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("mode", ["parallel", "inline"])
 def test_signal_on_the_way_home_leaves_every_file_home_or_linked(

@@ -32,6 +32,7 @@ def sequential(tmp_path: Path) -> tuple[Any, ...]:
     return scenario(SEQUENTIAL, folder, NoFault())
 
 
+@pytest.mark.one_in(2)
 @SOME_MOMENTS
 @pytest.mark.parametrize(
     ("point", "victim"),

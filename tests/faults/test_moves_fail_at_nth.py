@@ -79,6 +79,7 @@ def test_scenario_without_a_fault(tmp_path: Path, memory: Path) -> None:
 MOVEMENT = pytest.mark.parametrize("movement", [True, False], ids=["moving", "resting"])
 
 
+@pytest.mark.one_in(3)
 @SOME_MOMENTS
 @MOVEMENT
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EINTR], ids=errno.errorcode.get)
@@ -99,6 +100,7 @@ def test_any_call_that_fails_once_loses_nothing(
     assert 30 < number < MOST_CALLS
 
 
+@pytest.mark.one_in(2)
 @SOME_MOMENTS
 def test_disk_that_fails_for_good_at_any_call_loses_nothing(tmp_path: Path, memory: Path, every: int) -> None:
     for number in moments(MOST_CALLS, every):
@@ -124,6 +126,7 @@ class UnforgivingStory(Story):
 # --- the program is killed ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @SOME_MOMENTS
 @MOVEMENT
 def test_program_killed_at_any_call_loses_nothing(tmp_path: Path, memory: Path, movement: bool, every: int) -> None:

@@ -152,6 +152,7 @@ def test_ranks_that_wait_for_one_that_has_returned_are_told_of(runtime: Runtime,
     assert "in one_leaves_early" in str(caught.value)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["sleep", "messages"])
 def test_ranks_that_are_only_slow_are_left_alone(runtime: Runtime, how: str) -> None:
     assert wait_on(two_take_longer(how)) == [0, 1, 2]
@@ -341,6 +342,7 @@ future = busy()
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_no_rank_outlives_the_program(tmp_path: Path, how: str) -> None:
     """With one world at work and another one idle."""

@@ -197,6 +197,7 @@ def count_up(held: Held, marker: str) -> None:
         held.update_persistent()
 
 
+@pytest.mark.one_in(2)
 def test_workers_killed_while_they_store_leave_whole_objects(address: str, tmp_path: Path) -> None:
     """Each is killed at another moment: what is found is one state, all of it, and it can be changed as ever."""
     marker, moments = str(tmp_path / "marker"), random.Random(5)
@@ -270,6 +271,7 @@ def spoil(held: Held) -> None:
     held.lock = threading.Lock()  # type: ignore[attr-defined]
 
 
+@pytest.mark.one_in(2)
 def test_a_field_that_cannot_be_pickled_is_named_and_nothing_is_stored(address: str) -> None:
     with penstock.Runtime(cpus=1, store=address):
         held = Held(10).make_persistent("whole")
@@ -352,6 +354,7 @@ with penstock.Runtime(store={store!r}, cpus=1):
 """
 
 
+@pytest.mark.one_in(2)
 def test_of_two_programs_that_update_one_object_neither_undoes_what_the_other_did(address: str, tmp_path: Path) -> None:
     """Each write is whole, and whoever comes too late tries again."""
 

@@ -63,6 +63,7 @@ WAITS = {
 # --- signals ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", WAITS)
 def test_ctrl_c_gives_the_prompt_back_at_once_and_leaves_nothing(tmp_path: Path, where: str) -> None:
     with busy_program(tmp_path, WAITS[where]) as program:
@@ -129,6 +130,7 @@ def test_run_directory_after_ctrl_c_is_kept_as_configured(tmp_path: Path, keep: 
         assert [path.name for path in run_dir.iterdir()] == ["events.jsonl"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT])
 def test_signal_that_ends_the_main_program_ends_everything(tmp_path: Path, number: signal.Signals) -> None:
     with busy_program(tmp_path, "barrier()") as program:

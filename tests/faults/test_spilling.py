@@ -251,6 +251,7 @@ def test_what_moved_is_in_the_log(tmp_path: Path) -> None:
     assert kinds.count(("Restored", "disk")) >= 1
 
 
+@pytest.mark.one_in(2)
 @MODES
 @pytest.mark.parametrize("damage", ["changed", "gone"])
 def test_what_cannot_be_restored_is_computed_again(tmp_path: Path, mode: str, damage: str) -> None:

@@ -232,6 +232,7 @@ def test_a_start_that_an_observer_breaks_off_leaves_nothing(monkeypatch: pytest.
     assert session.running() is None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("temporary", "_main_program_removes")
 @pytest.mark.parametrize("step", ["keep", "draining", "driver", "save", "log"])
 def test_an_end_that_fails_at_one_step_takes_the_others(step: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -375,6 +375,7 @@ def test_store_is_empty_after_tasks_that_died_with_large_results(runtime: Runtim
 # --- hanging ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", HANGS)
 def test_task_that_hangs_is_ended_by_its_timeout(
     runtime: Runtime, tally: Tally, leap: Leap, how: Callable[[], None]

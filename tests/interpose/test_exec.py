@@ -51,6 +51,7 @@ def make(maker: Puppet, name: str, text: str, mode: int = 0o755) -> None:
     maker(f"os.write(out, {text[half:].encode()!r}) and os.close(out)")
 
 
+@pytest.mark.one_in(3)
 @runs
 @pytest.mark.parametrize(
     "start",

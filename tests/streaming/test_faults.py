@@ -58,6 +58,7 @@ def test_a_program_killed_at_any_moment_is_named_and_ends_the_workflow(flow: Flo
     assert f"step '{step}' " in ended.err
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_when_penstock_is_killed_everything_ends(flow: Flow, seed: int) -> None:
     process, producer, consumer = started(flow)

@@ -220,6 +220,7 @@ def test_names_sizes_modes_times_and_links_are_those_of_the_maker(start: Start) 
     assert "log 6 640 1580" in there.out
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("where", ["loopback", "namespaces"])
 def test_a_node_that_is_killed_is_named_to_its_readers_and_the_others_end(start: Start, where: str) -> None:
     cluster = start(where, 3).serve(FLOW, lost_after="")

@@ -46,7 +46,7 @@ test: $(READY) $(NATIVE)
 
 test-long: $(READY) $(NATIVE)
 	@$(BIN)/python -m compileall -q src tests benchmarks
-	$(BIN)/python -m pytest -q -m long $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m long $(ARGS)
 
 check: $(READY) $(NATIVE)
 	$(BIN)/ruff check .

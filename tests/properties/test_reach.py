@@ -54,3 +54,9 @@ def test_a_cycle_comes_to_an_end() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
     assert may_hold([loop], {})
+
+
+@given(st.one_of(TREES, st.lists(LEAVES), st.lists(LEAVES).map(tuple)), st.booleans(), st.none() | st.integers(0, 12))
+def test_a_row_alone_is_judged_as_it_is_among_others(row: Any, known: bool, few: int | None) -> None:
+    data = {id(row): None} if known else {}
+    assert may_hold([row], data, few=few) is may_hold([row, 0], data, few=None if few is None else few + 1)

@@ -18,6 +18,8 @@ __all__ = ["may_hold", "reaches"]
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None), SlotRef})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _KNOWN = _PLAIN | _CONTAINERS
+#: containers that can be gone through while another thread changes them
+_ROWS = frozenset({list, tuple})
 #: nothing deeper or larger is looked at, so that a cycle comes to an end
 _LEVELS = 16
 _MOST = 1_000_000
@@ -30,6 +32,11 @@ def may_hold(objects: list[Any], known: Mapping[int, object], *, few: int | None
 
     More than ``few`` are not looked at.
     """
+    if len(objects) == 1 and type(objects[0]) in _ROWS:
+        # The argument of most calls that have a container: what the loop below says of it, without a copy of the row.
+        row = objects[0]
+        if _PLAIN.issuperset(map(type, row)) and id(row) not in known and (few is None or len(row) < few):
+            return False
     level, seen = objects, 0
     for _ in range(_LEVELS):
         if few is not None and seen + len(level) > few:

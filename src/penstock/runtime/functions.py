@@ -73,23 +73,23 @@ class Functions:
         spec = self._specs.get(declaration)
         if self._imported and declaration in self._imported:
             self._imported[declaration].refuse_changes()
-        if spec is not None and not (self._surroundings and self._has_changed(declaration)):
-            return spec
-        return self._new(declaration)
+        if spec is None or self._has_changed(declaration):
+            return self._new(declaration)
+        if declaration.implementations and any(map(self._has_changed, declaration.implementations)):
+            return self._new(declaration)
+        return spec
 
     def duration(self, spec: TaskSpec) -> float | None:
         """Mean seconds of a function's body, if it has run."""
         return self._engine.state.expected(spec)
 
     def _has_changed(self, declaration: Declaration) -> bool:
-        for one in (declaration, *declaration.implementations) if declaration.implementations else (declaration,):
-            surroundings = self._surroundings.get(one)
-            if surroundings is not None:
-                if surroundings.objects:
-                    self._bring_up_to_date(surroundings, one.name)
-                if surroundings.changed():
-                    return True
-        return False
+        surroundings = self._surroundings.get(declaration)
+        if surroundings is None:
+            return False
+        if surroundings.objects:
+            self._bring_up_to_date(surroundings, declaration.name)
+        return surroundings.changed()
 
     def _new(self, declaration: Declaration) -> TaskSpec:
         if declaration.variant_of is not None:

@@ -45,9 +45,8 @@ def packed_simply(
         others += [one for one in kwargs.values() if type(one) not in _IMMUTABLE]
     versions: tuple[VersionId, ...] = ()
     if others:
-        futures = [one for one in others if type(one) is Future]
-        if futures:
-            slots = _slots(runtime, futures)
+        if Future in map(type, others):
+            slots = _slots(runtime, [one for one in others if type(one) is Future])
             if slots is None:
                 return None
             versions = tuple(slots)

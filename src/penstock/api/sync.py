@@ -21,6 +21,7 @@ from penstock.runtime.files import as_path
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
 from penstock.runtime.reverting import Placed
+from penstock.runtime.simple_arguments import is_immutable
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
     if isinstance(obj, concurrent.futures.Future):
         value = obj.result()
         # The program may have given the object itself to tasks since it first asked for it.
-        return value if runtime is None or not runtime.has_given(value) else _value(value, runtime)
+        given = runtime is not None and not is_immutable(value) and runtime.has_given(value)
+        return _value(value, runtime) if given else value
     if isinstance(obj, Mapped):
         return obj.results()
     if isinstance(obj, Stream | DoneStream):

@@ -269,20 +269,20 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
                 raise TimeoutError(f"{self!r} is not done after {timeout:g} s")
 
     def _load(self, timeout: float | None = None) -> None:
-        outcome = self._outcome
-        assert outcome is not None
-        if type(outcome) is Failure:
-            raise self._error(outcome)
-        runtime = self._runtime
+        outcome, runtime = self._outcome, self._runtime
         segments = runtime.segments
-        self.loaded_at = runtime.own_results.now
-        if type(outcome) is FileRef:
-            self._value = outcome.path
-        elif type(outcome) is Value:
+        if type(outcome) is Value:
+            self.loaded_at = runtime.own_results.now
             if not outcome.buffers and not outcome.states and type(outcome.data) is bytes:
                 self._value = _load(outcome, segments, self)  # all of it is here: nothing can be lost, or kept
                 return
             self._value = read(runtime, self._version, outcome, lambda one: _load(one, segments, self), timeout)
+        elif type(outcome) is FileRef:
+            self.loaded_at = runtime.own_results.now
+            self._value = outcome.path
+        else:
+            assert type(outcome) is Failure
+            raise self._error(outcome)
 
     # --- the rest -----------------------------------------------------------------------------------------------
 

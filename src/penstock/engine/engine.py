@@ -163,8 +163,12 @@ class Engine:
     def next_look(self) -> float | None:
         """When a ``Ticked`` is due, unless something else happens before."""
         state = self.state
-        times = [placement.next_look(state)]
-        if len(state.io_ready) or state.courses:
+        first = placement.next_look(state)
+        io = len(state.io_ready) or state.courses
+        if not io and not state.pauses:
+            return first  # as nearly always, when this is asked after every task
+        times = [first]
+        if io:
             times += [io_placement.next_look(state), crowding.next_look(state)]
         if state.pauses:
             times.append(pauses.next_end(state))

@@ -237,7 +237,8 @@ def _depth(state: State, task: TaskRecord) -> int:
     """
     call = task.call
     spec = call.spec
-    seconds = state.expected(spec)
+    times = state.times.get(spec.function)
+    seconds = state.expected(spec) if times is None else times.recent  # this is asked several times per task
     if seconds is None or spec.timeout is not None or spec.world is not None:
         return 1
     if isinstance(task, IOTaskRecord) and task.learning:

@@ -22,22 +22,23 @@ class Endings:
     """The tasks that are to end by themselves, by worker."""
 
     def __init__(self) -> None:
-        self._asked: dict[Worker, int] = {}
+        #: those that were asked to, and of what
+        self.asked: dict[Worker, int] = {}
         self._due: dict[Worker, float] = {}
 
     def ask(self, worker: Worker, task: int, now: float) -> None:
         """A worker is being asked."""
-        self._asked[worker] = task
+        self.asked[worker] = task
         self._due[worker] = now + _GRACE
 
     def clearing(self, worker: Worker, now: float) -> None:
         """A body has heard it, and clears up."""
-        if worker in self._asked:
+        if worker in self.asked:
             self._due[worker] = now + _CLEARING
 
     def is_over(self, worker: Worker, task: int) -> bool:
         """Whether the task that has just ended is the one that was to."""
-        return self._asked.get(worker) == task
+        return self.asked.get(worker) == task
 
     def overdue(self, now: float) -> list[Worker]:
         """Workers whose time is up; each is named once."""
@@ -52,5 +53,5 @@ class Endings:
 
     def forget(self, worker: Worker) -> None:
         """A worker is being killed, or is gone."""
-        self._asked.pop(worker, None)
+        self.asked.pop(worker, None)
         self._due.pop(worker, None)

@@ -147,8 +147,10 @@ class NodeExecutor:
         else:
             worker = self._world_for(seat, spec.world, command.hosts)
         seat.active = worker
-        self._idle.pop(worker, None)
-        worker.stand(command.call.outside)
+        if self._idle:
+            self._idle.pop(worker, None)
+        if command.call.outside is not worker.outside:
+            worker.stand(command.call.outside)
         if spec.function not in worker.defined:
             worker.define(self.functions[spec.function])
         run = run_of(command)
@@ -187,6 +189,8 @@ class NodeExecutor:
 
     def kill_overdue(self, now: float) -> float | None:
         """End processes that were asked to end a task and have not; when to look next."""
+        if not self._endings.asked:
+            return None
         for worker in self._endings.overdue(now):
             self._end(worker)
         return self._endings.next_look()
@@ -330,7 +334,7 @@ class NodeExecutor:
                     self._worlds.told(worker, message)
                 continue
             yield self._ended(worker, message)
-            if self._endings.is_over(worker, message.task):
+            if self._endings.asked and self._endings.is_over(worker, message.task):
                 self._endings.forget(worker)
                 self._end(worker)
             if worker.seat.io:
@@ -467,7 +471,8 @@ class NodeExecutor:
 
     def unheard(self) -> tuple[frozenset[int], int]:
         """Lanes whose process has ended, or should have, without the fork server saying so; and the process of that."""
-        return frozenset(one.seat.lane for one in self._silent if not one.retired), self._forkserver.pid
+        lanes = [one.seat.lane for one in self._silent if not one.retired] if self._silent else ()
+        return frozenset(lanes), self._forkserver.pid
 
     def worker_of(self, lane: int) -> int:
         """The number of the process that serves, or last served, a lane."""

@@ -46,7 +46,7 @@ class Worker:
         #: functions whose code it was sent
         self.defined: set[int] = set()
         #: the state in which it carries out what it is sent
-        self._outside: Outside | None = None
+        self.outside: Outside | None = None
         #: it has said that it takes tasks
         self.ready = False
         #: attempts sent or about to be, and not answered
@@ -85,8 +85,8 @@ class Worker:
 
     def stand(self, outside: Outside | None) -> None:
         """Have the state sent in which it is to carry out what it is sent from now on."""
-        if outside is not self._outside and outside is not None:
-            self._outside = outside
+        if outside is not None:
+            self.outside = outside
             self._frames_out.append(frame(outside))
 
     def say(self, message: Grant | Stop) -> None:

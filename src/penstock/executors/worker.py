@@ -11,6 +11,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing.process import current_process
 
 from penstock.data.segments import Segments
@@ -28,7 +29,6 @@ from penstock.executors.wire import (
     Clearing,
     Define,
     Delivering,
-    Done,
     Down,
     Error,
     Frames,
@@ -89,13 +89,17 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     claims = _Claims(tasks)
     cache = ReadCache(setup.read_cache) if setup.read_cache else None
     stance = Stance(before=before)
-    strict, folder = setup.strict, setup.memory_dir
-
-    def attempt(run: Run, function: Function) -> Done | Error:
-        return carry_out(
-            run, function, segments, layers, strict=strict, channel=channel, alone=True, cache=cache, stance=stance
-        )
-
+    folder = setup.memory_dir
+    attempt = partial(
+        carry_out,
+        segments=segments,
+        layers=layers,
+        strict=setup.strict,
+        channel=channel,
+        alone=True,
+        cache=cache,
+        stance=stance,
+    )
     # Asking for the number of this process after every task would be felt.
     forked: list[bool] = []
     os.register_at_fork(after_in_child=lambda: forked.append(True))

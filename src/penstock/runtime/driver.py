@@ -56,6 +56,8 @@ _SOON = 0.05
 _TURN = 0.02
 #: seconds between two looks at how far files are on their way home
 _SHOWN = 0.1
+#: events that are prepared for the engine
+_PREPARED = frozenset({OutputReady, WorkerLost})
 
 
 def _let_go_by(event: events.Event) -> Iterable[VersionId]:
@@ -130,8 +132,13 @@ class Driver(Settling):
         if self.released or self.released_segments:
             self._let_go(now)
         self._process([event], now)
+        if self._asleep_until > now + _SOON and self._may_be_due():
+            self._wake_in_time()
+
+    def _may_be_due(self) -> bool:
+        """Whether anything is there that only time brings about."""
         state = self.engine.state
-        if self._asleep_until > now + _SOON and (
+        return bool(
             state.deadlines
             or state.backlogged
             or len(state.io_ready)
@@ -139,36 +146,42 @@ class Driver(Settling):
             or self.streams.limited
             or not state.ledger.holders
             or self.executor.only_starts()
-        ):
-            self._wake_in_time()
+        )
 
     def _process(self, queue: list[events.Event], now: float) -> None:
         """Tell the engine events, carry out its commands, and go on with what these bring about."""
-        engine, state = self.engine, self.engine.state
+        engine, log = self.engine, self._log
+        state = engine.state
         for pending in queue:
             if self.onlookers:
                 for version in _let_go_by(pending):
                     self._overtake(version)
-            if type(pending) is OutputReady:
-                pending = self.streams.take(pending)
-            elif type(pending) is WorkerLost:
-                heads = self._heads(pending.lane)
-                writers = range(pending.worker, pending.worker + 1 + pending.ranks)
-                self.house.put_back(pending.worker, [head.task for head in heads])
-                self.house.clear_after(writers, heads, set(state.segments), state.early, pending.left)
+            if type(pending) in _PREPARED:
+                pending = self._prepared(pending)
             answer = engine.handle(pending, now)
-            if self._log.active:
+            if log.active:
                 self.recorder.event(pending, now)
             if state.reports:
                 self.recorder.reports(now)
             if state.notes:
                 self._pass_on_notes(now)
             for command in answer:
-                further = self._carry_out(command, now)
+                further = self._settle(command) if type(command) is Settle else self._carry_out(command, now)
                 if further is not None:
                     queue.append(further)
         if self.streams.limited:
             self.streams.regulate(now)
+
+    def _prepared(self, event: events.Event) -> events.Event:
+        """What the engine is told of an event about which something has to be done first."""
+        if type(event) is OutputReady:
+            return self.streams.take(event)
+        assert type(event) is WorkerLost
+        state, heads = self.engine.state, self._heads(event.lane)
+        writers = range(event.worker, event.worker + 1 + event.ranks)
+        self.house.put_back(event.worker, [head.task for head in heads])
+        self.house.clear_after(writers, heads, set(state.segments), state.early, event.left)
+        return event
 
     def _pass_on_notes(self, now: float) -> None:
         notes = self.engine.state.notes
@@ -508,8 +521,6 @@ class Driver(Settling):
                 self.house.reserve(command.layer)
             self.executor.launch(command)
             return None
-        if type(command) is Settle:
-            return self._settle(command)
         return self._carry_out_rare(command, now)
 
     def _carry_out_rare(self, command: commands.Command, now: float) -> events.Event | None:

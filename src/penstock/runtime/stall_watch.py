@@ -74,6 +74,8 @@ class StallWatch:
             return None
         self._look_for_stall(self._limit, now)
         self._look_for_silence(self._limit, now)
+        if self._stall.since is None and self._silence.since is None:
+            return None
         dues = (self._stall.next_look(), self._silence.next_look())
         return min((due for due in dues if due is not None), default=None)
 

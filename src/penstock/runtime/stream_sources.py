@@ -93,4 +93,5 @@ class StreamSources:
 
     def next_look(self, now: float) -> float | None:
         """When to look again although nothing happened: that the program has used a value is told by nobody."""
-        return now + _LOOK if any(source.held for source in self.limited.values()) else None
+        limited = self.limited
+        return now + _LOOK if limited and any(source.held for source in limited.values()) else None

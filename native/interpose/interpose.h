@@ -153,6 +153,12 @@ static inline bool ps_managed(int dirfd, const char *path, char *room, struct ps
     return ps_active() && ps_is_path(path) && ps_place_of(dirfd, path, room, out) == PS_INSIDE;
 }
 
+/* ---- directories.c: what a directory in memory is told to be --------------------------------------------------------- */
+
+/* After the kernel told of a directory, by this name or, if it is NULL or empty, of the descriptor itself. False: as it is. */
+PS_HIDDEN bool ps_as_at_home(int dirfd, const char *path, struct stat *out);
+PS_HIDDEN bool ps_as_at_home_extended(int dirfd, const char *path, unsigned asked, struct statx *out);
+
 /* ---- gate.c: what a consumer waits for -------------------------------------------------------------------------- */
 
 /* ENTRIES: a stat whose caller is after what the entries of a directory change. */

@@ -43,6 +43,7 @@ struct ps_tracee {
 };
 bool ps_tracee(const struct ps_call *call, struct ps_tracee *out);
 int ps_tracee_bytes(const struct ps_call *call, uint64_t from, void *to, size_t bytes);
+int ps_tracee_give(const struct ps_call *call, uint64_t to, const void *from, size_t bytes);
 int ps_tracee_text(const struct ps_call *call, uint64_t from, char *out); /* in 4096 bytes */
 /* What a name leads to, absolute, in PS_PATH_ROOM bytes. An empty one names the directory's descriptor itself. */
 int ps_tracee_path(const struct ps_call *call, int dirfd, uint64_t name, char *out);
@@ -61,6 +62,11 @@ void ps_writers_goodbye(pid_t process);    /* it is about to end by itself: its 
 /* What came through `> file` and the like stands in the table alone. Told while whoever opened it still waits. */
 void ps_writers_inherited(void);
 bool ps_writers_end(void);                 /* nobody is left; false: some were killed while they wrote */
+
+/* ---- supervisor_stat.c ------------------------------------------------------------------------------------------- */
+
+/* The answer to a stat that has waited. `from`: its name, 0 if it is of the descriptor; `to`: where the program wants it. */
+long ps_tell(const struct ps_call *call, long waited, int dirfd, uint64_t from, int flags, uint64_t to);
 
 /* ---- supervisor_listing.c ---------------------------------------------------------------------------------------- */
 

@@ -338,9 +338,9 @@ long ps_handle(const struct ps_call *call) {
     switch (call->number) {
         case SYS_openat: return open_plainly(call, A, a[1], C, (mode_t)a[3]);
         case SYS_openat2: return open_as_said(call, a);
-        case SYS_fstat: return await_descriptor(call, A);
-        case SYS_newfstatat: return await_stat(call, A, a[1], D, PS_NEED_STAT);
-        case SYS_statx: return await_stat(call, A, a[1], C, need_of((unsigned)a[3]));
+        case SYS_fstat: return ps_tell(call, await_descriptor(call, A), A, 0, AT_EMPTY_PATH, a[1]);
+        case SYS_newfstatat: return ps_tell(call, await_stat(call, A, a[1], D, PS_NEED_STAT), A, a[1], D, a[2]);
+        case SYS_statx: return ps_tell(call, await_stat(call, A, a[1], C, need_of((unsigned)a[3])), A, a[1], C, a[4]);
         case SYS_faccessat: return await_access(call, A, a[1], C, 0);
         case SYS_faccessat2: return await_access(call, A, a[1], C, D);
         case SYS_readlinkat: return await_name(call, A, a[1], PS_NEED_BIRTH, false);
@@ -360,8 +360,9 @@ long ps_handle(const struct ps_call *call) {
 #ifdef SYS_open
         case SYS_open: return open_plainly(call, here, a[0], B, (mode_t)a[2]);
         case SYS_creat: return open_plainly(call, here, a[0], O_WRONLY | O_CREAT | O_TRUNC, (mode_t)a[1]);
-        case SYS_stat: return await_stat(call, here, a[0], 0, PS_NEED_STAT);
-        case SYS_lstat: return await_stat(call, here, a[0], AT_SYMLINK_NOFOLLOW, PS_NEED_STAT);
+        case SYS_stat: return ps_tell(call, await_stat(call, here, a[0], 0, PS_NEED_STAT), here, a[0], 0, a[1]);
+        case SYS_lstat:
+            return ps_tell(call, await_stat(call, here, a[0], AT_SYMLINK_NOFOLLOW, PS_NEED_STAT), here, a[0], AT_SYMLINK_NOFOLLOW, a[1]);
         case SYS_access: return await_access(call, here, a[0], B, 0);
         case SYS_readlink: return await_name(call, here, a[0], PS_NEED_BIRTH, false);
         case SYS_getdents: return ps_list(call);

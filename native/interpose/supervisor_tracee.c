@@ -15,6 +15,12 @@ int ps_tracee_bytes(const struct ps_call *call, uint64_t from, void *to, size_t 
     return got == (long)bytes ? 0 : got < 0 ? (int)-got : EFAULT;
 }
 
+int ps_tracee_give(const struct ps_call *call, uint64_t to, const void *from, size_t bytes) {
+    struct iovec here = {(void *)from, bytes}, there = {(void *)to, bytes};
+    long given = PS_KERNEL(SYS_process_vm_writev, call->tid, &here, 1, &there, 1, 0);
+    return given == (long)bytes ? 0 : given < 0 ? (int)-given : EFAULT;
+}
+
 /* Up to its NUL; no further than the page that it ends in, the next may not be there. */
 int ps_tracee_text(const struct ps_call *call, uint64_t from, char *out) {
     for (size_t used = 0; used < NAME_ROOM;) {

@@ -118,6 +118,12 @@ enum ps_unseen_are { PS_UNSEEN_SAID = 0 /* by the library, on stderr */, PS_UNSE
 
 enum ps_server_state { PS_SERVER_STARTING = 0, PS_SERVER_RUNS = 1, PS_SERVER_STOPS = 2 };
 
+struct ps_measure { /* what a directory has on the file system of the user's directory; measured by the server */
+    uint64_t size, size_of_entry, size_of_letter; /* st_size: of an empty one, and what each entry and letter of a name adds */
+    uint64_t blocks, block_bytes;
+    uint64_t links, links_of_directory; /* links 0: not measured */
+};
+
 struct ps_header { /* 4 KiB; ps_create fills it */
     uint64_t magic;
     uint32_t version, layout;   /* PS_VERSION, PS_LAYOUT */
@@ -142,6 +148,7 @@ struct ps_header { /* 4 KiB; ps_create fills it */
     _Atomic uint32_t full;      /* bits: 1 slots, 2 names, 4 extents, 8 processes, 16 holding blocks; also if memory is */
     _Atomic uint32_t unseen_are; /* enum ps_unseen_are */
     _Atomic uint64_t device;    /* what the directory is on, where only the programs of the workflow see it so; else 0 */
+    struct ps_measure measure;  /* for directories on that device */
 
     _Alignas(64) pthread_mutex_t mutex; /* inserts, links, renames, allocation of blocks */
     _Atomic uint32_t slots_used, blocks_used;

@@ -12,7 +12,7 @@ PS_API void psx_set_room(uint64_t room);
 PS_API uint64_t psx_taken(void);
 PS_API uint64_t psx_room(void);
 PS_API void psx_set_unseen(uint32_t unseen_are);
-PS_API void psx_set_device(uint64_t device);
+PS_API void psx_set_view(uint64_t device, const struct ps_measure *measure);
 PS_API void psx_lock_everything(void);
 PS_API void psx_claim_record(void);
 
@@ -44,4 +44,7 @@ void psx_set_room(uint64_t room) {
 uint64_t psx_taken(void) { return atomic_load(&ps->taken); }
 uint64_t psx_room(void) { return atomic_load(&ps->room); }
 void psx_set_unseen(uint32_t unseen_are) { atomic_store(&ps->unseen_are, unseen_are); }
-void psx_set_device(uint64_t device) { atomic_store(&ps->device, device); }
+void psx_set_view(uint64_t device, const struct ps_measure *measure) {
+    ps->measure = *measure;
+    atomic_store(&ps->device, device);
+}

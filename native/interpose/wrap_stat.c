@@ -18,10 +18,18 @@ static int await_stat(int dirfd, const char *path, int flags) {
     return await_stat_for(dirfd, path, flags, PS_NEED_STAT);
 }
 
-#define STAT_BY_PATH(name, parameters, path, flags, call)       \
-    PS_WRAPS int name parameters {                              \
-        int error = await_stat(AT_FDCWD, path, flags);          \
-        return PS_RARELY(error) ? ps_fail(error) : REAL(name) call; \
+_Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one stat for both");
+
+/* What a call that was not held has told, of a directory as it would be at home. */
+#define TOLD(error, dirfd, path, call)                                                                       \
+    int result = PS_RARELY(error) ? ps_fail(error) : call;                                                   \
+    if (PS_RARELY(!result && S_ISDIR(out->st_mode))) ps_as_at_home(dirfd, path, (struct stat *)(void *)out); \
+    return result;
+
+#define STAT_BY_PATH(name, parameters, path, flags, call)    \
+    PS_WRAPS int name parameters {                           \
+        int error = await_stat(AT_FDCWD, path, flags);       \
+        TOLD(error, AT_FDCWD, path, REAL(name) call)         \
     }
 STAT_BY_PATH(stat, (const char *path, struct stat *out), path, 0, (path, out))
 STAT_BY_PATH(stat64, (const char *path, struct stat64 *out), path, 0, (path, out))
@@ -34,20 +42,20 @@ STAT_BY_PATH(__lxstat, (int version, const char *path, struct stat *out), path, 
 STAT_BY_PATH(__lxstat64, (int version, const char *path, struct stat64 *out), path, AT_SYMLINK_NOFOLLOW,
              (version, path, out))
 
-#define STAT_BY_DESCRIPTOR(name, parameters, fd, call)          \
-    PS_WRAPS int name parameters {                              \
-        int error = await_fstat(fd);                            \
-        return PS_RARELY(error) ? ps_fail(error) : REAL(name) call; \
+#define STAT_BY_DESCRIPTOR(name, parameters, fd, call)       \
+    PS_WRAPS int name parameters {                           \
+        int error = await_fstat(fd);                         \
+        TOLD(error, fd, NULL, REAL(name) call)               \
     }
 STAT_BY_DESCRIPTOR(fstat, (int fd, struct stat *out), fd, (fd, out))
 STAT_BY_DESCRIPTOR(fstat64, (int fd, struct stat64 *out), fd, (fd, out))
 STAT_BY_DESCRIPTOR(__fxstat, (int version, int fd, struct stat *out), fd, (version, fd, out))
 STAT_BY_DESCRIPTOR(__fxstat64, (int version, int fd, struct stat64 *out), fd, (version, fd, out))
 
-#define STAT_AT(name, parameters, dirfd, path, flags, call)     \
-    PS_WRAPS int name parameters {                              \
-        int error = await_stat(dirfd, path, flags);             \
-        return PS_RARELY(error) ? ps_fail(error) : REAL(name) call; \
+#define STAT_AT(name, parameters, dirfd, path, flags, call)  \
+    PS_WRAPS int name parameters {                           \
+        int error = await_stat(dirfd, path, flags);          \
+        TOLD(error, dirfd, path, REAL(name) call)            \
     }
 STAT_AT(fstatat, (int dirfd, const char *path, struct stat *out, int flags), dirfd, path, flags,
         (dirfd, path, out, flags))
@@ -68,7 +76,9 @@ PS_WRAPS int statx(int dirfd, const char *path, int flags, unsigned mask, struct
     int error = !kind_only ? await_stat_for(dirfd, path, flags, need)
                 : empty    ? 0
                            : ps_await_path(dirfd, path, PS_NEED_BIRTH, !(flags & AT_SYMLINK_NOFOLLOW));
-    return error ? ps_fail(error) : REAL(statx)(dirfd, path, flags, mask, out);
+    int result = error ? ps_fail(error) : REAL(statx)(dirfd, path, flags, mask, out);
+    if (!result && S_ISDIR(out->stx_mode)) ps_as_at_home_extended(dirfd, path, mask, out);
+    return result;
 }
 
 /* Whether a file may be executed is known when it is whole. */

@@ -19,6 +19,7 @@ from penstock.errors import ConfigError
 from penstock.streaming.control import Began, Control
 from penstock.streaming.copies import CopyList
 from penstock.streaming.departure import Departure
+from penstock.streaming.directories import Measure
 from penstock.streaming.flow import FlowNotes
 from penstock.streaming.folders import RunFolders, lock_directory
 from penstock.streaming.happenings import Tell, Warned
@@ -87,6 +88,8 @@ class Hosting:
         self.on_tick: Callable[[], None] = lambda: None
         #: what the environment of its programs needs
         self.environment: dict[str, str] = {}
+        #: what directories have at home, where programs have a view of their own of it
+        self._measure: Measure | None = None
         self._federation: Federation | None = None
         #: set when the end is asked for a second time: other nodes get nothing more
         self._hurry = asyncio.Event()
@@ -140,8 +143,8 @@ class Hosting:
             limit=self.settings.limit,
         )
         self._stack.callback(table.close)
-        if self.settings.own_mounts:
-            table.set_device(os.stat(files).st_dev)
+        if self._measure is not None:
+            table.set_view(os.stat(files).st_dev, self._measure)
         self.server = Server(self.workflow, table, files, self._tell, self.stop, strict=self.settings.strict)
         self.server.on_over = self.changed.set
         self._flow = FlowNotes(self.server, self._tell)
@@ -192,6 +195,8 @@ class Hosting:
         self._stack.callback(placed.end)
         rules = Rules(self.workflow)
         placed.begin(lambda name: bool(rules.file(name).producers), rules.excluded)
+        if isinstance(placed, PrivateView):
+            self._measure = placed.measure
         if isinstance(placed, Placement) and placed.linked:
             size = format_size(placed.linked_bytes)
             self._tell(

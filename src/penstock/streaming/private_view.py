@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 
 from penstock.errors import ConfigError
 from penstock.streaming.changes import Changes, is_directory, is_removal_mark, names_below
+from penstock.streaming.directories import Measure, measured
 from penstock.streaming.folders import RunFolders, remove_tree
 from penstock.streaming.mounts import bind, have_own_mounts, is_user_namespace_needed, mount_overlay, unmount
 
@@ -117,6 +118,8 @@ class PrivateView:
         self.home = f"/proc/self/fd/{self._descriptor}"
         self.staging = os.path.join(self.home, self._staging)
         self._mounted: list[str] = []
+        #: what directories have in the user's directory; measured by ``begin``
+        self.measure: Measure | None = None
 
     def begin(self, is_output: Callable[[str], bool], is_excluded: Callable[[str], bool]) -> None:
         """Let the programs have their view."""
@@ -128,6 +131,7 @@ class PrivateView:
             os.chown(self.source, about.st_uid, about.st_gid)
         self._folders.write(staging=os.path.join(self.root, self._staging))
         os.mkdir(self.staging, 0o700)
+        self.measure = measured(self.staging)
         mount_overlay([self.root], self.source, self._work, self.root)
         self._mounted.append(self.root)
         os.rmdir(os.path.join(self.root, self._staging))  # programs do not see it from now on

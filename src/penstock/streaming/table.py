@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from ctypes import byref, c_bool, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64
 from typing import Any
 
+import msgspec
+
 from penstock.errors import ConfigError, InternalError
+from penstock.streaming.directories import CMeasure, Measure
 from penstock.streaming.native import interposer_path, table_library
 from penstock.streaming.table_records import (
     NONE,
@@ -135,7 +138,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "psx_room": (_u64, ()),
     "psx_taken": (_u64, ()),
     "psx_set_unseen": (None, (_u32,)),
-    "psx_set_device": (None, (_u64,)),
+    "psx_set_view": (None, (_u64, _pointer(CMeasure))),
     "psx_lock_everything": (None, ()),
     "psx_claim_record": (None, ()),
 }
@@ -267,9 +270,9 @@ class Table:
     def set_room(self, room: int) -> None:
         self.code.psx_set_room(room)
 
-    def set_device(self, device: int) -> None:
-        """Programs to which the directory is on another device than this are not to be started."""
-        self.code.psx_set_device(device)
+    def set_view(self, device: int, measure: Measure) -> None:
+        """Programs that see another device there are not to be started; directories on it are told to be so."""
+        self.code.psx_set_view(device, byref(CMeasure(*msgspec.structs.astuple(measure))))
 
     def set_unseen(self, unseen_are: UnseenAre) -> None:
         """Say what is done when a program starts one that the library cannot get into."""

@@ -401,7 +401,16 @@ def test_bad_input_is_an_error_that_says_what_to_do(flow: Flow) -> None:
     assert "cannot read" in flow.run(file="no-such.toml").expect(2).err
     flow.toml('name = "x"\n[[step]]\nname = "a"\ncommand = "true"\ncwd = "nowhere"\n')
     assert "nowhere" in flow.run().expect(2).err
-    assert "size" in flow.run("--limit", "much").expect(2).err
+
+
+@pytest.mark.parametrize("limit", ["much", "0", "0GB", "-1", "4095B", "0.01", "1e30", "nan"])
+def test_a_limit_that_cannot_be_kept_is_refused_with_what_to_write(flow: Flow, limit: str) -> None:
+    flow.toml('name = "x"\n[[step]]\nname = "a"\ncommand = "touch ran"\n')
+    for arguments in (("--limit", limit), ("--batch", "--limit", limit)):
+        ended = flow.run(*arguments).expect(2)
+        assert len(ended.err.splitlines()) == 1 and ended.err.startswith("penstock: --limit: ")
+        assert '"off"' in ended.err or "KiB or more" in ended.err
+    assert not (flow.folder / "ran").exists()
 
 
 def test_steps_run_where_and_with_what_they_ask_for(flow: Flow) -> None:

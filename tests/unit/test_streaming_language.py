@@ -15,6 +15,7 @@ from penstock.errors import ConfigError
 from penstock.streaming.language import check_warnings
 from penstock.streaming.language.check import explain
 from penstock.streaming.language.forms import JSON, TOML
+from penstock.streaming.language.limits import parse_limit
 from penstock.streaming.language.model import Commit, Fire, Rule, Sizes, Step, Target, Workflow
 from penstock.streaming.language.workflow import examine, parse_workflow, read_workflow
 from penstock.streaming.rules.patterns import normalised
@@ -246,6 +247,13 @@ def test_absolute_names_below_the_directory_are_understood() -> None:
 @pytest.mark.parametrize(("written", "limit"), [('"2GiB"', 2 << 30), ("64", 64_000_000), ('"off"', 0)])
 def test_limits(written: str, limit: int) -> None:
     assert parse_workflow(f'name = "w"\nlimit = {written}\n[[step]]\nname = "s"\n').limit == limit
+    assert parse_limit(written.strip('"')) == limit  # as the command line has it
+
+
+@pytest.mark.parametrize("written", ["0", "-1", "0.01", '"4095B"', '"much"', "1e30", "true", '""'])
+def test_limits_that_cannot_be_kept_are_refused_with_what_to_write(written: str) -> None:
+    with pytest.raises(ConfigError, match='"off"|KiB or more'):
+        parse_workflow(f'name = "w"\nlimit = {written}\n[[step]]\nname = "s"\n')
 
 
 def test_a_file_with_another_ending_is_recognised_by_how_it_begins() -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.streaming.guard import Guard
+from penstock.streaming.language.limits import parse_limit
 from penstock.streaming.language.model import Workflow
 from penstock.streaming.language.workflow import read_workflow
 from penstock.units import parse_duration, parse_size
@@ -112,6 +113,11 @@ def _read(request: Request) -> tuple[Workflow, str]:
         raise ConfigError(
             f"{request.file} does not say which directory to stream through: set CAPIO_DIR, or give --dir"
         )
+    if request.limit is not None:
+        try:
+            workflow = msgspec.structs.replace(workflow, limit=parse_limit(request.limit))
+        except ConfigError as error:
+            raise ConfigError(f"--limit: {error}") from None
     for name, reason in _WITHOUT_MEANING.items():
         if name in os.environ:
             print(f"penstock: {name} has no effect: {reason}", file=sys.stderr)
@@ -135,14 +141,13 @@ def _settings(workflow: Workflow, root: str, request: Request) -> Settings:
     from penstock.streaming.private_view import reason_against
 
     memory = workflow.form == "json" if request.memory is None else request.memory
-    limit = parse_size(request.limit) if request.limit is not None else workflow.limit or 0
     stall = parse_duration(request.stall)
     place, capacity = _memory(files=memory)
     nodes = _node_settings(request.among)
     own_mounts = memory and not reason_against(true_root(root), place)
     if own_mounts:
         have_own_mounts()
-    return Settings(memory, request.strict, own_mounts, limit, stall, place, capacity, nodes)
+    return Settings(memory, request.strict, own_mounts, workflow.limit or 0, stall, place, capacity, nodes)
 
 
 def _memory(*, files: bool) -> tuple[str, int | None]:

@@ -22,7 +22,7 @@ _Strict = Annotated[
 ]
 _Limit = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help='Room that all temporary files may take while they are read: "1GB".'),
+    typer.Option(metavar="SIZE", help='Room that all temporary files may take while they are read: "1GB", "off".'),
 ]
 _Stall = Annotated[str, typer.Option(metavar="TIME", help="Tell of programs that have waited this long.")]
 _Log = Annotated[bool, typer.Option("--log/--no-log", help="Keep the event log.")]

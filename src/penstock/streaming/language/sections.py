@@ -11,12 +11,12 @@ import re
 
 from penstock.errors import ConfigError
 from penstock.streaming.language.forms import Form, keys_of_the_other
+from penstock.streaming.language.limits import parse_limit
 from penstock.streaming.language.model import Homes, ManualHome, Step, Workflow
 from penstock.streaming.language.names import Names
-from penstock.streaming.language.reading import Table, Value, shown
+from penstock.streaming.language.reading import Table, Value
 from penstock.streaming.language.rules import read_rules
 from penstock.streaming.language.steps import read_options
-from penstock.units import parse_size
 
 __all__ = ["read_sections"]
 
@@ -63,19 +63,13 @@ def _read_directory(top: Table, form: Form, source: str) -> str:
 def _read_limit(written: Value | None) -> int | None:
     if written is None:
         return None
-    if written.given == "off":
-        return 0
     given = written.given
-    if isinstance(given, (str, int, float)) and not isinstance(given, bool):
-        try:
-            if (size := parse_size(given)) > 0:
-                return size
-        except ConfigError:
-            pass
-    message = f'expected a size such as "256MB", a number of MB above zero, or "off", not {shown(given)}'
-    is_quantity = given > 0 if isinstance(given, (int, float)) else isinstance(given, str) and given != ""
-    written.wrong(message, of_meaning=is_quantity and given is not True)
-    return None
+    try:
+        return parse_limit(given)
+    except ConfigError as error:
+        is_quantity = given > 0 if isinstance(given, (int, float)) else isinstance(given, str) and given != ""
+        written.wrong(str(error), of_meaning=is_quantity and given is not True)
+        return None
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #define NEXT 4          /* how deep libraries of libraries are followed */
 #define LIST_ROOM 2048  /* of a list of directories */
 #define NOTES 64        /* of a program that are looked at */
+#define SEEN 64         /* objects whose libraries are not looked for twice */
 #define PAGE 1024       /* what is read at a time */
 
 #if defined(__x86_64__)
@@ -141,15 +142,58 @@ enum ps_unseen ps_elf_unseen(int fd) {
 
 /* ---- the libraries that it needs ---------------------------------------------------------------------------------------- */
 
-struct loading { /* an object whose libraries are looked for, and the one that asked for it */
-    const struct loading *by;
-    int depth;
-    const char *path;         /* of its file, absolute */
+struct search { /* for one program, or one library that is loaded, and all that these need */
     const char *library_path; /* LD_LIBRARY_PATH; "" */
-    char rpath[LIST_ROOM];    /* "" */
+    bool leads_here;          /* it names a directory of ours: any object may need a library that is found there */
+    unsigned n_seen;
+    struct {
+        dev_t device;
+        ino_t number;
+    } seen[SEEN];
 };
 
-static int await_objects_of(const char *path, int fd, const char *library_path, const struct loading *by);
+struct loading { /* an object whose libraries are looked for, and the one that asked for it */
+    const struct loading *by;
+    struct search *search;
+    int depth;
+    const char *path;      /* of its file, absolute */
+    char rpath[LIST_ROOM]; /* "" */
+};
+
+static int await_objects_of(const char *path, int fd, struct search *search, const struct loading *by);
+
+/* Whether a list of directories names one of ours. An empty one is where the program stands. */
+static bool leads_here(const char *list) {
+    char directory[PATH_MAX], room[PS_PATH_ROOM];
+    struct ps_path name;
+    if (!*list) return false;
+    for (;; list++) {
+        size_t bytes = strcspn(list, ":;");
+        if (bytes < sizeof directory) {
+            memcpy(directory, list, bytes);
+            strcpy(directory + bytes, bytes ? "" : ".");
+            if (ps_managed(AT_FDCWD, directory, room, &name)) return true;
+        }
+        list += bytes;
+        if (!*list) return false;
+    }
+}
+
+static struct search search_in(const char *library_path) {
+    return (struct search){.library_path = library_path, .leads_here = leads_here(library_path)};
+}
+
+/* Two libraries often need a third. */
+static bool is_seen(struct search *search, int fd) {
+    struct stat found;
+    if (PS_KERNEL(SYS_fstat, fd, &found, 0, 0, 0, 0)) return false;
+    for (unsigned i = 0; i < search->n_seen; i++)
+        if (search->seen[i].device == found.st_dev && search->seen[i].number == found.st_ino) return true;
+    if (search->n_seen == SEEN) return false;
+    search->seen[search->n_seen].device = found.st_dev;
+    search->seen[search->n_seen++].number = found.st_ino;
+    return false;
+}
 
 /* Below a directory that `name` is looked for in: `$ORIGIN` stands for that of the object. False: it does not fit. */
 static bool spell(const char *directory, size_t bytes, const char *origin, const char *name, char *room) {
@@ -175,7 +219,7 @@ static bool spell(const char *directory, size_t bytes, const char *origin, const
 }
 
 /* The library is there once it may be: 0, or errno if it never will be. Its own are awaited too. */
-static int await_object(const char *path, const char *library_path, const struct loading *by, bool *there) {
+static int await_object(const char *path, struct search *search, const struct loading *by, bool *there) {
     char room[PS_PATH_ROOM];
     struct ps_path name;
     struct ps_class found;
@@ -184,40 +228,37 @@ static int await_object(const char *path, const char *library_path, const struct
     int error = ours ? ps_reach(&name, true, PS_NEED_COMMIT, &slot) : 0;
     if (error) return error;
     if (ours) ps_classify(name.name, name.bytes, &found);
-    if (!ours || found.excluded || (by && by->depth >= NEXT)) {
+    if (((!ours || found.excluded) && !search->leads_here) || (by && by->depth >= NEXT)) {
         *there = !PS_KERNEL(SYS_faccessat, AT_FDCWD, path, F_OK, 0, 0, 0);
         return 0;
     }
     int fd = (int)PS_KERNEL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
     *there = fd >= 0;
     if (fd < 0) return 0;
-    error = await_objects_of(path, fd, library_path, by);
+    error = is_seen(search, fd) ? 0 : await_objects_of(path, fd, search, by);
     PS_KERNEL(SYS_close, fd, 0, 0, 0, 0, 0);
     return error;
 }
 
 static int await_in(const char *list, const struct loading *l, const char *name, bool *there) {
     char candidate[PATH_MAX];
-    while (*list && !*there) {
+    if (!*list) return 0;
+    for (;; list++) {
         size_t bytes = strcspn(list, ":;");
-        if (spell(list, bytes, l->path, name, candidate)) {
-            int error = await_object(candidate, l->library_path, l, there);
-            if (error) return error;
-        }
+        int error = spell(list, bytes, l->path, name, candidate) ? await_object(candidate, l->search, l, there) : 0;
         list += bytes;
-        if (*list) list++;
+        if (error || *there || !*list) return error;
     }
-    return 0;
 }
 
 /* In the loader's order: the RPATHs from the object upwards, unless it has a RUNPATH; LD_LIBRARY_PATH; its RUNPATH. */
 static int await_named(const char *name, const struct loading *l, const char *runpath) {
     bool there = false;
     int error = 0;
-    if (strchr(name, '/')) return await_object(name, l->library_path, l, &there);
+    if (strchr(name, '/')) return await_object(name, l->search, l, &there);
     for (const struct loading *one = l; one && !*runpath && !error && !there; one = one->by)
         error = await_in(one->rpath, one, name, &there);
-    if (!error && !there) error = await_in(l->library_path, l, name, &there);
+    if (!error && !there) error = await_in(l->search->library_path, l, name, &there);
     if (!error && !there) error = await_in(runpath, l, name, &there);
     return error;
 }
@@ -233,15 +274,15 @@ static bool begin(struct object *o, struct loading *l, char *runpath) {
 }
 
 static bool looks_anywhere(const struct loading *l, const char *runpath) {
-    if (*runpath || *l->library_path) return true;
+    if (*runpath || *l->search->library_path) return true;
     for (; l; l = l->by)
         if (l->rpath[0]) return true;
     return false;
 }
 
-static int await_objects_of(const char *path, int fd, const char *library_path, const struct loading *by) {
+static int await_objects_of(const char *path, int fd, struct search *search, const struct loading *by) {
     struct object o = {.fd = fd};
-    struct loading l = {.by = by, .depth = by ? by->depth + 1 : 0, .path = path, .library_path = library_path};
+    struct loading l = {.by = by, .search = search, .depth = by ? by->depth + 1 : 0, .path = path};
     char runpath[LIST_ROOM], name[NAME_MAX + 1];
     Elf64_Dyn entry;
     int error = 0;
@@ -254,7 +295,8 @@ static int await_objects_of(const char *path, int fd, const char *library_path, 
 }
 
 int ps_await_objects_of(const char *path, int fd, const char *library_path) {
-    return await_objects_of(path, fd, library_path, NULL);
+    struct search search = search_in(library_path);
+    return await_objects_of(path, fd, &search, NULL);
 }
 
 /* The file of the object that has this address in it. */
@@ -269,15 +311,24 @@ static bool file_of(void *address, char *room) {
     return true;
 }
 
-int ps_await_library(const char *name, const char *library_path, void *caller) {
-    char path[PATH_MAX], runpath[LIST_ROOM];
-    bool there;
-    if (strchr(name, '/')) return await_object(name, library_path, NULL, &there);
-    if (!file_of(caller, path)) return 0;
-    struct loading l = {.path = path, .library_path = library_path};
-    struct object o = {.fd = (int)PS_KERNEL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0)};
-    if (o.fd < 0) return 0;
-    bool looks = begin(&o, &l, runpath);
+static bool begin_file(struct loading *l, char *runpath) {
+    struct object o = {.fd = (int)PS_KERNEL(SYS_openat, AT_FDCWD, l->path, O_RDONLY | O_CLOEXEC, 0, 0, 0)};
+    if (o.fd < 0) return false;
+    bool begun = begin(&o, l, runpath);
     PS_KERNEL(SYS_close, o.fd, 0, 0, 0, 0, 0);
-    return looks ? await_named(name, &l, runpath) : 0;
+    return begun;
+}
+
+/* The RPATH of the program counts for whatever is loaded into it, unless who asks for it has a RUNPATH. */
+int ps_await_library(const char *name, const char *library_path, void *caller) {
+    char path[PATH_MAX], program[PATH_MAX], runpath[LIST_ROOM];
+    bool there;
+    struct search search = search_in(library_path);
+    if (strchr(name, '/')) return await_object(name, &search, NULL, &there);
+    if (!file_of(caller, path)) return 0;
+    struct loading whole = {.search = &search, .path = program}, l = {.by = &whole, .search = &search, .path = path};
+    long bytes = PS_KERNEL(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", program, sizeof program - 1, 0, 0);
+    program[bytes > 0 ? bytes : 0] = 0;
+    if (!begin_file(&whole, runpath)) whole.rpath[0] = 0;
+    return begin_file(&l, runpath) ? await_named(name, &l, runpath) : 0;
 }

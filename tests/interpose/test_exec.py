@@ -322,3 +322,44 @@ def test_libraries_that_a_program_is_linked_against_are_waited_for(
     stage.await_wait_for("out.inner.so", WaitKind.BORN)
     deliver(maker, new, "out.inner.so")
     assert taker.answer() == NEW
+
+
+OUTER = "int answer(void); int outer(void) { return answer(); }"
+USES_OUTER = "int outer(void); int main(void) { return outer(); }"
+
+
+@pytest.mark.parametrize("listed", ["{outside}:{root}", "{outside}:", "{outside};."])
+def test_a_library_that_one_from_elsewhere_needs_is_waited_for(stage: Stage, tmp_path: Path, listed: str) -> None:
+    """The loader looks in the same directories for all of them, and an empty one is where the program stands."""
+    new = answers(tmp_path / "new", NEW, "out.inner.so")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    inner = [f"-L{tmp_path}/new", "-l:out.inner.so"]
+    build(outside / "outer.so", OUTER, "-shared", "-fPIC", *inner, "-Wl,-soname,outer.so")
+    link = [f"-L{outside}", "-l:outer.so", f"-Wl,-rpath-link,{tmp_path}/new"]
+    prog = build(outside / "prog", USES_OUTER, *link)
+    maker, taker = stage.puppet("maker"), taker_of(stage)
+    taker(f"!os.environ['LD_LIBRARY_PATH'] = '{listed.format(outside=outside, root=stage.root)}'")
+    taker.send(f"subprocess.call([{str(prog)!r}])")
+    stage.await_wait_for("out.inner.so", WaitKind.BORN)
+    deliver(maker, new, "out.inner.so")
+    assert taker.answer() == NEW
+
+
+def test_a_library_that_a_plugin_loads_is_looked_for_where_the_program_says(stage: Stage, tmp_path: Path) -> None:
+    """The RPATH of the program counts for all that is loaded into it."""
+    new = answers(tmp_path / "new", NEW)
+    loads = """
+        #include <dlfcn.h>
+        int answer(void) {
+            void *library = dlopen("out.so", RTLD_NOW);
+            return library ? ((int (*)(void))dlsym(library, "answer"))() : 66;
+        }
+    """
+    plugin = build(tmp_path / "plugin.so", loads, "-shared", "-fPIC", "-ldl")
+    asks = build(stage.root / "asks", ASKS, "-ldl", "-Wl,--disable-new-dtags,-rpath,$ORIGIN")
+    maker = stage.puppet("maker")
+    process = stage.start("taker", [str(asks), str(plugin)])
+    stage.await_wait_for("out.so", WaitKind.BORN)
+    deliver(maker, new, "out.so")
+    assert process.wait(PATIENCE) == NEW

@@ -5,7 +5,9 @@ Each program is run as it is and with plain functions in the place of tasks: bot
 
 from __future__ import annotations
 
+import abc
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +105,65 @@ def in_an_instance_of_a_local_class(settings: Settings) -> Callable[[], Any]:
     return lambda: (holder.settings.level, holder.act())
 
 
+def in_an_attribute_of_a_function(settings: Settings) -> Callable[[], Any]:
+    def inner() -> int:
+        return 0
+
+    vars(inner)["settings"] = settings
+    return lambda: vars(inner)["settings"].level
+
+
+def beside_what_only_cloudpickle_sends(settings: Settings) -> Callable[[], Any]:
+    table: dict[str, Any] = {"a module": math, "a view": memoryview(b"abc"), "keys": {1: 2}.keys(), "it": settings}
+    return lambda: (table["it"].level, table["it"].steps[-1])
+
+
+def in_an_abstract_class(settings: Settings) -> Callable[[], Any]:
+    class Reader(abc.ABC):
+        kept = settings
+
+        @abc.abstractmethod
+        def read(self) -> int: ...
+
+    return lambda: Reader.kept.level
+
+
+def in_a_class_inside_a_class(settings: Settings) -> Callable[[], Any]:
+    class Outer:
+        class Inner:
+            kept = settings
+
+    return lambda: Outer.Inner.kept.level
+
+
+def in_an_attribute_that_is_called(settings: Settings) -> Callable[[], Any]:
+    class Reader:
+        def __init__(self) -> None:
+            self.kept = settings
+
+        def __call__(self) -> int:
+            return self.kept.level
+
+    class Model:
+        read = Reader()
+
+    return lambda: Model.read()
+
+
+def in_an_attribute_that_is_asked(settings: Settings) -> Callable[[], Any]:
+    class Field:
+        def __init__(self) -> None:
+            self.kept = settings
+
+        def __get__(self, instance: Any, owner: Any) -> int:
+            return self.kept.level
+
+    class Model:
+        level = Field()
+
+    return lambda: Model.level
+
+
 PLACES = [
     in_a_closure,
     in_a_function_in_a_closure,
@@ -114,6 +175,12 @@ PLACES = [
     in_a_table_of_functions,
     in_a_decorator,
     in_an_instance_of_a_local_class,
+    in_an_attribute_of_a_function,
+    beside_what_only_cloudpickle_sends,
+    in_an_abstract_class,
+    in_a_class_inside_a_class,
+    in_an_attribute_that_is_called,
+    in_an_attribute_that_is_asked,
 ]
 
 
@@ -130,13 +197,52 @@ def test_what_the_program_changes_is_seen_by_the_next_call(place: Callable[[Sett
     assert wait_on(seen) == good
 
 
+def test_methods_that_the_program_replaces_are_seen_by_the_next_call() -> None:
+    class Gate:
+        def opens(self) -> int:
+            return 1
+
+    def look() -> Any:
+        return Gate().opens(), hasattr(Gate, "closes")
+
+    def opens_later(self: Gate) -> int:
+        return 2
+
+    called, seen, good = task(look), [], []
+    for change in ({}, {"opens": opens_later}, {"opens": lambda self: 3}, {"closes": property(Gate.opens)}):
+        for name, method in change.items():
+            setattr(Gate, name, method)
+        good.append(look())
+        seen.append(called())
+    assert wait_on(seen) == good
+    assert good == [(1, False), (2, False), (3, False), (3, True)]
+
+
+def test_attributes_that_the_program_gives_a_function_are_seen_by_the_next_call() -> None:
+    def inner() -> int:
+        return 0
+
+    def look() -> Any:
+        return dict(vars(inner))
+
+    called, seen, good = task(look), [], []
+    for change in ({}, {"level": 1}, {"level": 2}, {"level": [3]}, {"other": 4}):
+        vars(inner).update(change)
+        good.append(look())
+        seen.append(called())
+    vars(inner).clear()
+    assert wait_on([*seen, called()]) == [*good, {}]
+
+
 @task(steps=INOUT)
 def extend(steps: list[int], step: int) -> None:
     steps.append(step)
 
 
 @pytest.mark.parametrize(
-    "place", [in_a_closure, in_a_default, in_a_partial, in_a_callable_object], ids=lambda place: place.__name__
+    "place",
+    [in_a_closure, in_a_default, in_a_partial, in_a_callable_object, beside_what_only_cloudpickle_sends],
+    ids=lambda place: place.__name__,
 )
 def test_what_tasks_change_is_seen_by_the_next_call(place: Callable[[Settings], Any]) -> None:
     settings = Settings()

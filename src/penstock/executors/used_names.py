@@ -96,8 +96,8 @@ def _parts(value: Any, home: str | None) -> Iterator[Any]:
         if value.__module__ == home:
             yield Used(None, value.__name__, value)
             yield from (*value.__bases__, *attributes(value).values())
-            for one in vars(value).values():
-                yield from _functions_of(one)
+            for name, one in vars(value).items():
+                yield from _held_by_class(f"{value.__name__}.{name}", one, home)
     elif isinstance(value, partial):
         yield from (value.func, *_fixed(value.func, enumerate((*value.args, *value.keywords.values()))))
     elif isinstance(value, MethodType):
@@ -137,18 +137,23 @@ def _parts_of_function(function: FunctionType) -> Iterator[Any]:
         yield Used(cell, name, _content(cell))
     yield from _fixed(function, enumerate(function.__defaults__ or ()))
     yield from _fixed(function, (function.__kwdefaults__ or {}).items())
+    yield Used(None, function.__name__, vars(function))  # attributes that the program gave it
 
 
-def _functions_of(attribute: Any) -> Iterator[Any]:
-    """The functions behind an attribute of a class."""
+def _held_by_class(name: str, attribute: Any, home: str | None) -> Iterator[Any]:
+    """What is behind an attribute of a class that is no data: functions, a class, an object that is called or asked."""
     if isinstance(attribute, property):
         yield from (attribute.fget, attribute.fset, attribute.fdel)
     elif isinstance(attribute, staticmethod | classmethod):
         yield attribute.__func__
     elif isinstance(attribute, cached_property):
         yield attribute.func
-    elif isinstance(attribute, FunctionType) or isinstance(getattr(attribute, "__wrapped__", None), FunctionType):
+    elif isinstance(attribute, FunctionType | type):
         yield attribute
+    elif isinstance(getattr(attribute, "__wrapped__", None), FunctionType):
+        yield attribute  # a task
+    elif type(attribute).__module__ == home and (callable(attribute) or hasattr(attribute, "__get__")):
+        yield Used(None, name, attribute)
 
 
 def _fixed(owner: Any, values: Iterable[tuple[Any, Any]]) -> Iterator[Used]:
@@ -188,10 +193,14 @@ def snapshot(value: Any) -> bytes | None:
 
 
 def _snapshot_of_own(content: Any) -> bytes | None:
-    """The same for what holds functions and classes that have no name outside: they are themselves."""
+    """The same for what only cloudpickle can send. Functions, classes and modules in it are themselves."""
+    from cloudpickle import cloudpickle
+
     file = io.BytesIO()
+    pickler = _Snapshot(file, 5)
+    pickler.dispatch_table = cloudpickle.Pickler.dispatch_table
     try:
-        _Snapshot(file, 5).dump(content)
+        pickler.dump(content)
     except Exception:
         return None
     return file.getvalue()
@@ -201,11 +210,11 @@ class _Snapshot(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType) and obj is not _stand_in:
             return _stand_in, (id(obj), hash(obj.__code__))
-        return (_stand_in, (id(obj), obj.__qualname__)) if isinstance(obj, type) else NotImplemented
+        return (_stand_in, (id(obj), obj.__name__)) if isinstance(obj, type | ModuleType) else NotImplemented
 
 
 def _stand_in(*marks: Any) -> None:
-    """What a snapshot has in the place of a function or class; snapshots are compared, and never loaded."""
+    """What a snapshot has in the place of a function, class or module; snapshots are compared, and never loaded."""
 
 
 def attributes(cls: type) -> dict[str, Any]:
@@ -213,5 +222,8 @@ def attributes(cls: type) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(cls).items()
-        if not (name.startswith("__") and name.endswith("__")) and not callable(value) and not hasattr(value, "__get__")
+        if name != "_abc_impl"  # of abstract classes: what they know of their subclasses
+        and not (name.startswith("__") and name.endswith("__"))
+        and not callable(value)
+        and not hasattr(value, "__get__")
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from types import CellType
 from typing import Any
 
@@ -193,13 +194,18 @@ class Surroundings:
         self.buffers = [one for one in objects if is_buffer(type(one))]
         self._globals = [(one.place, one.name, one.value) for one in self._used if isinstance(one.place, dict)]
         self._cells = [one for one in self._used if isinstance(one.place, CellType)]
+        #: classes that travel along: what they have, under which names. Of methods there is no other picture
+        self._classes: list[tuple[Mapping[str, Any], tuple[str, ...], tuple[Any, ...]]] = []
         self._small: list[tuple[Any, bytes]] = []
         self._large: list[tuple[Used, int, bytes | None]] = []
 
     def take_pictures(self) -> None:
         """Remember what it looks like now."""
         for one in self._used:
-            if can_change(one.value) or (isinstance(one.value, type) and not travels_by_name(one.value)):
+            own_class = isinstance(one.value, type) and not travels_by_name(one.value)
+            if own_class:
+                self._classes.append((vars(one.value), tuple(vars(one.value)), tuple(vars(one.value).values())))
+            if own_class or can_change(one.value):
                 self._remember(one, snapshot(one.value), strict=self._strict)
 
     def _remember(self, one: Used, before: bytes | None, *, strict: bool) -> None:
@@ -212,11 +218,14 @@ class Surroundings:
 
     def changed(self) -> bool:
         """Whether a call would meet something else than what was sent."""
-        for names, name, value in self._globals:
-            if names.get(name, ABSENT) is not value:
+        for scope, name, value in self._globals:
+            if scope.get(name, ABSENT) is not value:
                 return True
         if self._cells and any(one.now() is not one.value for one in self._cells):
             return True
+        for attributes, names, values in self._classes:
+            if tuple(attributes) != names or not all(map(is_, attributes.values(), values)):
+                return True
         if self._small and any(snapshot(value) != before for value, before in self._small):
             return True
         return bool(self._large) and self._large_changed()

@@ -109,6 +109,58 @@ def test_they_keep_their_methods_and_data(script: Any, settings: str) -> None:
     script(PROGRAM.replace("{settings}", settings))
 
 
+WITHOUT_METHODS = """
+import penstock
+from penstock import INOUT, task
+
+@task(items=INOUT)
+def add(items, item):
+    items.append(item)
+
+def main():
+    class Kept:
+        items = []
+
+    class Lost(Exception):
+        items = []
+
+    @task
+    def make():
+        return Kept()
+
+    @task
+    def fail():
+        raise Lost
+
+    @task
+    def count():
+        return len(Kept.items)
+
+    items, others = Kept.items, Lost.items
+    counts = [count()]
+    assert type(make().result()) is Kept
+    assert type(fail().exception()) is Lost
+    items.append(1)
+    others.append(1)
+    counts.append(count())
+    add(items, 2)
+    counts.append(count())
+    add(Kept.items, 3)
+    counts.append(count())
+    assert penstock.wait_on(counts) == [0, 1, 2, 3], counts
+    assert Kept.items is items and penstock.wait_on(items) == [1, 2, 3]
+    assert Lost.items is others and others == [1]
+
+with penstock.Runtime({settings}):
+    main()
+"""
+
+
+@pytest.mark.parametrize("settings", ["cpus=2", "mode='inline'", "cpus=2, strict=True"])
+def test_local_ones_without_methods_keep_their_data(script: Any, settings: str) -> None:
+    script(WITHOUT_METHODS.replace("{settings}", settings))
+
+
 SLOTS = """
 import abc, dataclasses
 import penstock

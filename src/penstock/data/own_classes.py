@@ -36,14 +36,14 @@ def leave_own_classes() -> None:
 
     teach_wrapped()
     set_state = cloudpickle._class_setstate
+    made_here: weakref.WeakSet[type] = weakref.WeakSet()
 
     @functools.wraps(set_state)  # so that it is pickled by the same name
     def set_state_of_others(cls: type, state: Any) -> type:
-        return cls if _is_own(cls) else set_state(cls, state)
+        return cls if cls in made_here or _is_own(cls) else set_state(cls, state)
 
     cloudpickle._class_setstate = set_state_of_others
     reduce, tracked = cloudpickle._dynamic_class_reduce, cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
-    made_here: weakref.WeakSet[type] = weakref.WeakSet()
 
     @functools.wraps(reduce)
     def reduce_as_known(cls: type) -> tuple[Any, ...]:

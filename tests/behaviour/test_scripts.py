@@ -385,6 +385,40 @@ for i in range(4):
     assert [(tmp_path / f"{i}.txt").read_text() for i in range(4)] == ["done"] * 4
 
 
+FROM_AN_EXIT_HANDLER = """
+import atexit, sys, threading
+from pathlib import Path
+
+def last():
+    from penstock import FILE_OUT, task
+
+    @task(path=FILE_OUT)
+    def write(path):
+        Path(path).write_text("written")
+
+    write("out.txt")
+
+if sys.argv[1] == "before":
+    atexit.register(last)
+if sys.argv[1] != "without":
+    import penstock.runtime.session
+if sys.argv[1] != "before":
+    atexit.register(last)
+"""
+
+
+@MODES
+@pytest.mark.parametrize("imported", ["after", "before", "without"])
+def test_the_first_call_in_an_exit_handler_is_done_or_told_of(
+    script: Any, environ: dict[str, str], imported: str
+) -> None:
+    done = script(FROM_AN_EXIT_HANDLER, imported, **environ)
+    written = (script.folder / "out.txt").exists()
+    assert written != ("Error" in done.stderr or "RuntimeStopped" in done.stderr)
+    if imported != "after":
+        assert "the program is at its end" in done.stderr
+
+
 @MODES
 def test_a_failure_nobody_looked_at_is_told_at_the_end(script: Any, environ: dict[str, str]) -> None:
     done = script(

@@ -86,6 +86,8 @@ def current() -> Runtime:
             return newest
         if _was_stopped:
             raise RuntimeStopped("the runtime was stopped; call penstock.start() or use penstock.Runtime() again")
+        if _ended:
+            raise RuntimeStopped("the program is at its end, and nobody would wait for a task; use penstock.Runtime")
         return start()
 
 
@@ -187,6 +189,8 @@ def simulating(plan: Plan) -> Iterator[None]:
 
 _hooked = False
 _failing = False
+#: whether no exit handler of ours is still to come
+_ended = not threading.main_thread().is_alive()
 #: exit status of the program, if it is not its own
 _status = 0
 _INTERRUPTED = 130
@@ -250,6 +254,9 @@ def _end_with(status: int) -> None:
 
 def _exit() -> None:
     """Registered first and so called last: an exit handler has no other way to set the status."""
+    global _ended
+    _at_exit()  # of a runtime that an exit handler has started: its own was registered too late to be called
+    _ended = True
     if _status:
         flush_streams()
         os._exit(_status)

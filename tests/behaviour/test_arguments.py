@@ -242,6 +242,33 @@ def test_an_inout_object_that_refers_to_itself() -> None:
     assert loop[0] == 1 and loop[1] is loop and loop[2] == 2
 
 
+def test_an_inout_object_to_which_what_it_holds_refers() -> None:
+    class Tree:
+        def __init__(self) -> None:
+            self.branches: list[tuple[Tree, Any]] = []
+            self.above: Any = None
+            self.seen = memoryview(b"seen")
+
+        def height(self) -> int:
+            return 1 + max((branch.height() for branch, _ in self.branches), default=0)
+
+    @task(tree=INOUT)
+    def grow(tree: Tree) -> None:
+        branch = Tree()
+        branch.above = {"tree": tree}
+        tree.branches.append((branch, tree.height))
+
+    tree = Tree()
+    grow(tree)
+    grow(tree)
+    assert wait_on(tree) is tree and len(tree.branches) == 2
+    for branch, height in tree.branches:
+        assert type(branch) is Tree and branch.above["tree"] is tree
+        assert height.__self__ is tree
+    branch.branches.append((Tree(), None))
+    assert height() == 3
+
+
 def test_inout_objects_of_one_call_that_refer_to_each_other() -> None:
     @task(first=INOUT, second=INOUT)
     def count_both(first: Node, second: Node) -> bool:

@@ -15,7 +15,7 @@ import struct
 import sys
 from array import array
 from collections import deque
-from types import MemberDescriptorType
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 __all__ = ["refresh"]
@@ -146,22 +146,30 @@ def _refresh_slot(slot: Any, old: Any, new: Any) -> None:
 
 def _pointing_to(old: Any, new: Any) -> Any:
     """A copy of ``new`` in which everything that pointed to it points to ``old``."""
+    from cloudpickle import cloudpickle
+
     file = io.BytesIO()
     top = [new]
+    kept: list[Any] = [old]
 
     class Pickler(pickle.Pickler):
-        def persistent_id(self, part: Any) -> bool | None:
+        dispatch_table = cloudpickle.Pickler.dispatch_table
+
+        def persistent_id(self, part: Any) -> int | None:
             if part is new and not top:
-                return True
+                return 0
             top.clear()
+            if isinstance(part, type | FunctionType | ModuleType):  # themselves, also those that only travel by value
+                kept.append(part)
+                return len(kept) - 1
             return None
 
     class Unpickler(pickle.Unpickler):
-        def persistent_load(self, mark: Any) -> Any:
-            return old
+        def persistent_load(self, mark: int) -> Any:
+            return kept[mark]
 
     try:
         Pickler(file, 5).dump(new)
         return Unpickler(io.BytesIO(file.getvalue())).load()
     except Exception:
-        return new  # of a class that only travels by value: what is inside keeps pointing to the new object
+        return new  # it cannot be pickled: what is inside keeps pointing to the new object

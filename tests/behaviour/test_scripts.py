@@ -101,6 +101,49 @@ print(outer(2).result())
 
 
 @MODES
+def test_a_global_that_is_bound_after_the_first_call(script: Any, environ: dict[str, str]) -> None:
+    done = script(
+        """
+from penstock import task, wait_on
+
+@task
+def outer(x):
+    return later(x) + 1
+
+@task
+def size(items):
+    return len(items)
+
+@task
+def level():
+    class Reader:
+        level = LEVEL if "LEVEL" in globals() else None
+    return Reader.level
+
+print(type(outer(2).exception()).__name__)
+sizes, levels = [size("ab")], [level()]
+
+def later(x):
+    return 10 * x
+
+def len(items):
+    return -1
+
+LEVEL = 3
+print(outer(2).result())
+sizes.append(size("ab"))
+levels.append(level())
+del len, LEVEL
+sizes.append(size("ab"))
+levels.append(level())
+print(wait_on(sizes, levels))
+""",
+        **environ,
+    )
+    assert done.stdout == "NameError\n21\n[[2, -1, 2], [None, 3, None]]\n"
+
+
+@MODES
 def test_a_global_changed_between_calls(script: Any, environ: dict[str, str]) -> None:
     done = script(
         """

@@ -14,6 +14,7 @@ earlier brings the class as it was then: who only passes a class on knows no bet
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import weakref
@@ -35,6 +36,8 @@ def leave_own_classes() -> None:
     from cloudpickle import cloudpickle
 
     teach_wrapped()
+    # What the body of a class inside a function uses goes along too.
+    cloudpickle.GLOBAL_OPS = (*cloudpickle.GLOBAL_OPS, dis.opmap["LOAD_NAME"])
     set_state = cloudpickle._class_setstate
     made_here: weakref.WeakSet[type] = weakref.WeakSet()
 

@@ -7,6 +7,7 @@ as parts of it; so does what a partial function, a bound method or a callable ob
 
 from __future__ import annotations
 
+import dis
 import io
 import pickle
 from collections import deque
@@ -37,6 +38,10 @@ _CONTAINERS = (list, tuple, set, frozenset, deque)
 _MOST = 2_000
 
 
+#: how code names globals, and how the body of a class does, which is inside of a function's code
+_LOOKED_UP = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"})
+
+
 class Used(NamedTuple):
     """One of them, and its value when it was looked at."""
 
@@ -54,12 +59,15 @@ class Used(NamedTuple):
 
 
 def used_by(function: Any) -> list[Used]:
-    """All that a function refers to, modules excepted."""
-    return reached_by(function)[0]
+    """All that a function refers to, modules and names that are not bound excepted."""
+    return [one for one in reached_by(function)[0] if one.value is not ABSENT or not isinstance(one.place, dict)]
 
 
 def reached_by(function: Any) -> tuple[list[Used], list[Any]]:
-    """All that a function refers to, modules excepted; and of the objects in there those that may change."""
+    """All that a function refers to, modules excepted; and of the objects in there those that may change.
+
+    A global that is not bound yet is there too: it is one of Python's own names perhaps, which the program may hide.
+    """
     home = _home(function)
     used: dict[tuple[int, str], Used] = {}
     seen: dict[int, Any] = {}
@@ -131,7 +139,7 @@ def _parts_of_function(function: FunctionType) -> Iterator[Any]:
     yield class_of(function)  # its instances are mostly among the arguments
     for name in sorted(_names(function.__code__)):
         value = function.__globals__.get(name, ABSENT)
-        if value is not ABSENT and not isinstance(value, ModuleType):
+        if not isinstance(value, ModuleType):
             yield Used(function.__globals__, name, value)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield Used(cell, name, _content(cell))
@@ -164,7 +172,7 @@ def _fixed(owner: Any, values: Iterable[tuple[Any, Any]]) -> Iterator[Used]:
 
 def _names(code: CodeType) -> set[str]:
     """Names that a function and the functions inside it look up in their module."""
-    names = set(code.co_names)
+    names = {one.argval for one in dis.get_instructions(code) if one.opname in _LOOKED_UP}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             names |= _names(constant)

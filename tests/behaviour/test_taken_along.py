@@ -234,6 +234,24 @@ def test_attributes_that_the_program_gives_a_function_are_seen_by_the_next_call(
     assert wait_on([*seen, called()]) == [*good, {}]
 
 
+def test_functions_that_the_program_makes_over_are_seen_by_the_next_call() -> None:
+    def inner(step: int = 1, *, wide: int = 1) -> Any:
+        return "old", step, wide
+
+    def look() -> Any:
+        return inner()
+
+    called, seen, good = task(look), [], []
+    other = (lambda step, *, wide: ("new", step, wide)).__code__
+    for name, part in {"": None, "__defaults__": (2,), "__kwdefaults__": {"wide": 2}, "__code__": other}.items():
+        if name:
+            setattr(inner, name, part)
+        good.append(look())
+        seen.append(called())
+    assert wait_on(seen) == good
+    assert good[-1] == ("new", 2, 2)
+
+
 @task(steps=INOUT)
 def extend(steps: list[int], step: int) -> None:
     steps.append(step)

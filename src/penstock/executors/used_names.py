@@ -63,8 +63,8 @@ def used_by(function: Any) -> list[Used]:
     return [one for one in reached_by(function)[0] if one.value is not ABSENT or not isinstance(one.place, dict)]
 
 
-def reached_by(function: Any) -> tuple[list[Used], list[Any]]:
-    """All that a function refers to, modules excepted; and of the objects in there those that may change.
+def reached_by(function: Any) -> tuple[list[Used], list[Any], list[FunctionType]]:
+    """All that a function refers to, modules excepted; of the objects there those that may change; and the functions.
 
     A global that is not bound yet is there too: it is one of Python's own names perhaps, which the program may hide.
     """
@@ -85,7 +85,8 @@ def reached_by(function: Any) -> tuple[list[Used], list[Any]]:
                 waiting.append(one.value)
             else:
                 waiting.append(one)
-    return list(used.values()), [value for value in seen.values() if can_change(value)]
+    functions = [value for value in seen.values() if isinstance(value, FunctionType) and _is_part(value, home)]
+    return list(used.values()), [value for value in seen.values() if can_change(value)], functions
 
 
 def _home(function: Any) -> str | None:
@@ -98,7 +99,7 @@ def _home(function: Any) -> str | None:
 def _parts(value: Any, home: str | None) -> Iterator[Any]:
     """What an object is made of, as far as it travels along; as ``Used`` what may be bound anew or changed."""
     if isinstance(value, FunctionType):
-        if value.__module__ == home or "<locals>" in value.__qualname__:
+        if _is_part(value, home):
             yield from _parts_of_function(value)
     elif isinstance(value, type):
         if value.__module__ == home:
@@ -123,6 +124,10 @@ def _parts(value: Any, home: str | None) -> Iterator[Any]:
             yield from state.values()
 
 
+def _is_part(function: FunctionType, home: str | None) -> bool:
+    return function.__module__ == home or "<locals>" in function.__qualname__
+
+
 def class_of(function: Any) -> type | None:
     """The class that a function is a method of, if it can be found."""
     *path, _ = getattr(function, "__qualname__", "").split(".")
@@ -145,7 +150,8 @@ def _parts_of_function(function: FunctionType) -> Iterator[Any]:
         yield Used(cell, name, _content(cell))
     yield from _fixed(function, enumerate(function.__defaults__ or ()))
     yield from _fixed(function, (function.__kwdefaults__ or {}).items())
-    yield Used(None, function.__name__, vars(function))  # attributes that the program gave it
+    for name, value in vars(function).items():  # that the program gave it
+        yield Used(vars(function), name, value)
 
 
 def _held_by_class(name: str, attribute: Any, home: str | None) -> Iterator[Any]:

@@ -7,7 +7,7 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 from penstock.data.own_classes import leave_own_classes
@@ -188,7 +188,7 @@ class Surroundings:
     def __init__(self, task: str, body: Callable[..., Any], *, strict: bool) -> None:
         self._task = task
         self._strict = strict
-        self._used, objects = reached_by(body)
+        self._used, objects, self._functions = reached_by(body)
         #: what of it, or in it, tasks may be given to update, by address
         self.objects = {id(one): one for one in objects}
         self.buffers = [one for one in objects if is_buffer(type(one))]
@@ -196,12 +196,15 @@ class Surroundings:
         self._cells = [one for one in self._used if isinstance(one.place, CellType)]
         #: classes that travel along: what they have, under which names. Of methods there is no other picture
         self._classes: list[tuple[Mapping[str, Any], tuple[str, ...], tuple[Any, ...]]] = []
+        #: what functions that travel along are made of
+        self._made_of: list[tuple[Any, ...]] = []
         self._small: list[tuple[Any, bytes]] = []
         self._large: list[tuple[Used, int, bytes | None]] = []
 
     def take_pictures(self) -> None:
         """Remember what it looks like now."""
-        for one in self._used:
+        self._made_of = [_made_of(one) for one in self._functions]
+        for one in {id(one.value): one for one in reversed(self._used)}.values():  # each object once
             own_class = isinstance(one.value, type) and not travels_by_name(one.value)
             if own_class:
                 self._classes.append((vars(one.value), tuple(vars(one.value)), tuple(vars(one.value).values())))
@@ -223,6 +226,14 @@ class Surroundings:
                 return True
         if self._cells and any(one.now() is not one.value for one in self._cells):
             return True
+        for function, code, defaults, keywords, attributes in self._made_of:
+            if (
+                function.__code__ is not code
+                or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not keywords
+                or len(vars(function)) != attributes
+            ):
+                return True
         for attributes, names, values in self._classes:
             if tuple(attributes) != names or not all(map(is_, attributes.values(), values)):
                 return True
@@ -259,6 +270,11 @@ class ImportedSurroundings:
                     f"the program changed {one.name!r} of module {self._module}, which task {self._task} uses, after "
                     f"the first call; workers import the module and see what it says: pass it as an argument"
                 )
+
+
+def _made_of(function: FunctionType) -> tuple[Any, ...]:
+    """A function and what may be put in its place; of its attributes, those that are bound are looked up one by one."""
+    return function, function.__code__, function.__defaults__, function.__kwdefaults__, len(vars(function))
 
 
 def _length(value: Any) -> int:

@@ -80,6 +80,30 @@ void ps_take_no_room(uint32_t slot) {
     if (room) ps_wake_held();
 }
 
+/* A final file takes no more than it has: not what a write wanted that failed, or whose process was killed. */
+void ps_trim_room(uint32_t slot) {
+    struct ps_slot *s = ps_slots + slot;
+    if (!atomic_load(&s->charged)) return;
+    bool locked = ps_lock(ps_stripe(slot)); /* false: this thread has it */
+    uint64_t most = ps_pages(ps_high(s));
+    bool room = s->charged > most && ps_set_room(s, most, s->freed);
+    if (locked) ps_unlock(ps_stripe(slot));
+    if (room) ps_wake_held();
+}
+
+/* Who is killed between the two numbers of its slot and their sum leaves that wrong. All stripes: nobody is in between then. */
+void ps_recount_room(void) {
+    uint64_t taken = 0;
+    bool counts;
+    for (uint32_t i = 0; i < PS_STRIPES; i++)
+        if (!ps_lock(&ps->stripes[i])) return;
+    counts = atomic_exchange(&ps->orphaned, 0);
+    for (uint32_t slot = 0; counts && slot < atomic_load(&ps->slots_used); slot++) taken += counted(ps_slots + slot);
+    if (counts) atomic_store(&ps->taken, taken);
+    for (uint32_t i = 0; i < PS_STRIPES; i++) ps_unlock(&ps->stripes[i]);
+    if (counts) ps_wake_held();
+}
+
 /* Those who wait for room, at whichever file. */
 void ps_wake_held(void) {
     for (uint32_t number = 0; number < atomic_load(&ps->processes_used) * PS_WAITS; number++)
@@ -92,6 +116,18 @@ void ps_punched(uint32_t number, uint64_t offset) {
     struct ps_slot *slot = ps_slots + ps_now(number);
     uint64_t punched = atomic_load(&slot->punched);
     while (punched < offset && !atomic_compare_exchange_weak(&slot->punched, &punched, offset)) {}
+}
+
+/* Under the stripe no other file begins in the slot. Whoever goes back, or maps it, says so first and looks for the mark then;
+ * here it is the other way round. */
+bool ps_give_back(uint32_t slot, uint64_t end) {
+    if (!ps_lock(ps_stripe(slot))) return false;
+    uint64_t read = ps_consumed_by_all(slot);
+    bool may = ps_spare(slot) >= end;
+    if (may) ps_punched(slot, read < end ? read : end);
+    may = may && ps_spare(slot) >= end;
+    ps_unlock(ps_stripe(slot));
+    return may;
 }
 
 void ps_freed(uint32_t number, uint64_t offset) {

@@ -137,6 +137,7 @@ struct ps_header { /* 4 KiB; ps_create fills it */
     _Atomic uint64_t limit;     /* bytes a temporary file may take while it is streamed; 0 = no limit (room.c) */
     _Atomic uint64_t room;      /* bytes all of them may take: the limit, until that proves too little to go on */
     _Atomic uint64_t taken;     /* bytes they take */
+    _Atomic uint32_t orphaned;  /* somebody was killed with a lock: `taken` is to be counted anew */
 
     _Alignas(64) _Atomic int32_t server_pid;
     _Atomic uint32_t server_state;
@@ -585,6 +586,8 @@ PS_API void ps_set_flags(uint32_t slot, uint32_t set, uint32_t clear); /* READS_
 /* Commit all that is born and whose producers are all over and none failed. Returns how many were committed. */
 PS_API uint32_t ps_settle(void);
 PS_API void ps_punched(uint32_t slot, uint64_t offset); /* call it BEFORE punching [0, offset) */
+/* The same if [0, end) may be given back yet, for who has opened the file before; false: it may not, or is another file now. */
+PS_API bool ps_give_back(uint32_t slot, uint64_t end);
 PS_API void ps_freed(uint32_t slot, uint64_t offset);   /* and this AFTER it: writers get the room */
 /* Where that offset may be: all readers are done with what is before it, whole pages of it; 0 if they are already free. */
 PS_API uint64_t ps_spare(uint32_t slot);

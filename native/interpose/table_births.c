@@ -147,6 +147,7 @@ void ps_commit(uint32_t slot) {
     if (atomic_load(&s->flags) & PS_COMMITTED) return;
     s->committed_ns = ps_clock();
     if (atomic_fetch_or(&s->flags, PS_COMMITTED) & PS_COMMITTED) return;
+    ps_trim_room(slot);
     ps_wake(s);
     ps_note(PS_NOTE_COMMITTED, slot, atomic_load(&s->solid), 0);
 }

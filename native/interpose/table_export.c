@@ -15,6 +15,7 @@ PS_API void psx_set_unseen(uint32_t unseen_are);
 PS_API void psx_set_view(uint64_t device, const struct ps_measure *measure);
 PS_API void psx_lock_everything(void);
 PS_API void psx_claim_record(void);
+PS_API void psx_take_halfway(uint32_t slot, uint64_t bytes);
 
 void psx_written(uint32_t slot, uint64_t start, uint64_t end) { ps_written(slot, start, end); }
 void psx_seen(uint32_t slot, uint64_t start, uint64_t end) { ps_written_by(slot, start, end, false); } /* by others too */
@@ -32,6 +33,10 @@ void psx_lock_everything(void) {
     for (uint32_t i = 0; i < PS_STRIPES; i++) ps_lock(&ps->stripes[i]);
 }
 void psx_claim_record(void) { atomic_fetch_add(&ps->ring_tail, 1); }
+void psx_take_halfway(uint32_t slot, uint64_t bytes) {
+    ps_lock(ps_stripe(slot));
+    atomic_fetch_add(&ps->taken, bytes);
+}
 
 void psx_set_limit(uint64_t limit) {
     atomic_store(&ps->limit, limit);

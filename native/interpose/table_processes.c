@@ -339,6 +339,7 @@ void ps_process_end(uint32_t process) {
 void ps_process_reap(uint32_t process) {
     if (process == PS_NONE) return;
     release_all(process, false);
+    if (atomic_load(&ps->limit)) ps_recount_room();
     atomic_store(&process_at(process)->birth, 0);
     atomic_store(&process_at(process)->pid, 0);
     atomic_store(&process_at(process)->state, PS_FREE);

@@ -65,12 +65,15 @@ static inline bool ps_lock(pthread_mutex_t *mutex) {
     int error = pthread_mutex_lock(mutex);
     if (error == EOWNERDEAD) {
         pthread_mutex_consistent(mutex);
+        atomic_store(&ps->orphaned, 1);
         return true;
     }
     return error == 0;
 }
 static inline void ps_unlock(pthread_mutex_t *mutex) { pthread_mutex_unlock(mutex); }
 static inline pthread_mutex_t *ps_stripe(uint32_t slot) { return &ps->stripes[slot % PS_STRIPES]; }
+
+void ps_recount_room(void) PS_API; /* room.c: after a process was killed */
 
 /* Lock the stripe of what `slot` is now; returns that slot's number, PS_NONE if locked by this thread already. */
 uint32_t ps_lock_slot(uint32_t slot) PS_API;
@@ -124,6 +127,7 @@ static inline uint64_t ps_pages(uint64_t bytes) { return (bytes + 4095) / 4096 *
 PS_API bool ps_is_bounded(const struct ps_slot *slot);
 PS_API bool ps_take_room(uint32_t slot, uint64_t start, uint64_t end);
 PS_API void ps_take_no_room(uint32_t slot);
+PS_API void ps_trim_room(uint32_t slot);
 PS_API bool ps_set_room(struct ps_slot *slot, uint64_t charged, uint64_t freed);
 PS_API void ps_wake_held(void);
 

@@ -75,6 +75,19 @@ static int wait_unlocked(struct ps_description *d, struct ps_transfer *t, uint64
     return error;
 }
 
+/* Whether what was read had been given back meanwhile, for another process of this step was ahead: then it may be zeros. The
+ * bytes are marked before they go, so a look afterwards is enough. */
+int ps_read_too_late(struct ps_description *d, int fd, uint64_t start) {
+    const struct ps_slot *slot = ps_slot(ps_now(d->slot));
+    return PS_OFTEN(start >= atomic_load(&slot->punched)) ? 0 : ps_wait_range(d->slot, ps_self_app, start, start + 1, fd);
+}
+
+/* Where a read through the description's offset began. One that processes share may have been moved since it was asked for. */
+static uint64_t began_at(const struct ps_description *d, int fd, uint64_t start, ssize_t got) {
+    off_t now = d->flags & PS_D_SHARED ? REAL(lseek)(fd, 0, SEEK_CUR) : 0;
+    return now > got && (uint64_t)(now - got) > start ? (uint64_t)(now - got) : start;
+}
+
 /* A short answer before commit is no answer: what batch order would give is known only then. */
 static ssize_t read_settled(struct ps_description *d, struct ps_transfer *t, uint64_t start, bool final) {
     ssize_t got = t->call(t);
@@ -106,6 +119,11 @@ static ssize_t read_in_order(struct ps_description *d, struct ps_transfer *t, bo
             t->bytes = solid > start && solid - start < asked ? solid - start : asked;
         }
         got = read_settled(d, t, start, final);
+        int late = got > 0 ? ps_read_too_late(d, t->fd, began_at(d, t->fd, start, got)) : 0;
+        if (PS_RARELY(late)) {
+            REAL(lseek)(t->fd, (off_t)start, SEEK_SET);
+            got = ps_fail(late);
+        }
         if (got > 0 && ps_tracked(t->fd) == d) {
             atomic_store_explicit(&d->offset, (int64_t)start + got, memory_order_relaxed);
             ps_note_read(d, start, start + (uint64_t)got);
@@ -130,6 +148,8 @@ ssize_t ps_read_body(struct ps_description *d, struct ps_transfer *t, bool some)
             if (error) return ps_fail(error);
         }
         ssize_t got = read_settled(d, t, start, committed(ps_now(d->slot)));
+        int late = got > 0 ? ps_read_too_late(d, t->fd, start) : 0;
+        if (PS_RARELY(late)) return ps_fail(late);
         if (got > 0) ps_note_read(d, start, start + (uint64_t)got);
         return got;
     }

@@ -47,6 +47,8 @@ static ssize_t copy_body(struct copy *c) {
         moved = c->call(c);
     }
     if (moved <= 0) return moved;
+    error = waits ? ps_read_too_late(in, c->in, from) : 0;
+    if (error) return ps_fail(error);
     if (waits) ps_note_read(in, from, from + (uint64_t)moved);
     if (writes) {
         uint64_t end = c->out_at ? (uint64_t)*c->out_at : (uint64_t)ps_offset_now(out, c->out);

@@ -600,6 +600,74 @@ def test_reading_what_was_given_back_is_an_error_not_zeros(table: Table, capfd: 
     assert "byte 4000 of 'out-stream'" in capfd.readouterr().err
 
 
+def test_room_that_a_write_did_not_use_comes_back_with_the_commit(tmp_path: Path) -> None:
+    """It failed, or its process was killed, and the step went on."""
+    with shared_table(tmp_path) as table:
+        table.set_limit(1 << 20)
+        writer, reader = Program(table, MAKE), Program(table, USE)
+        for name, written in (("out-stream", 5000), ("out-stream2", 0)):
+            writer.opened(name)
+            assert writer.ask(WaitKind.ROOM, name, 0, 1 << 18) == 0
+            writer.wrote(name, 0, written)
+            table.commit(writer.slot(name))
+        assert table.taken == 8192
+        reader.consumed("out-stream", 5000)
+        assert table.give_back(writer.slot("out-stream"), 8192)
+        table.freed(writer.slot("out-stream"), 8192)
+        assert table.taken == 0
+
+
+def test_room_that_a_killed_process_was_about_to_take_comes_back(tmp_path: Path) -> None:
+    with shared_table(tmp_path) as table:
+        table.set_limit(1 << 20)
+        writer = Program(table, MAKE)
+        writer.opened("out-stream")
+        assert writer.ask(WaitKind.ROOM, "out-stream", 0, 4096) == 0
+        slot = writer.slot("out-stream")
+
+        def take_and_die() -> None:
+            Program(table, MAKE)
+            table.code.psx_take_halfway(slot, 1 << 19)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        assert Child(take_and_die).result() == -signal.SIGKILL
+        assert table.taken == (1 << 19) + 4096
+        for process in table.processes():
+            if process.pid != os.getpid():
+                table.process_reap(process.process)
+        assert table.taken == 4096
+
+
+def test_what_is_given_back_is_what_was_looked_at(tmp_path: Path) -> None:
+    """Between the look and the deed a reader may go back, and a file may go and another come."""
+    with shared_table(tmp_path) as table:
+        table.set_limit(1 << 20)
+        writer, reader = Program(table, MAKE), Program(table, USE)
+
+        def read_up() -> int:
+            writer.opened("out-stream")
+            writer.wrote("out-stream", 0, 8192)
+            reader.consumed("out-stream", 8192)
+            assert table.spare(writer.slot("out-stream")) == 8192
+            return writer.slot("out-stream")
+
+        slot = read_up()
+        writer.removed("out-stream")
+        writer.opened("out-stream")
+        writer.wrote("out-stream", 0, 8192)
+        assert not table.give_back(slot, 8192)
+        assert reader.ask(WaitKind.RANGE, "out-stream", 0, 8192) == 0
+        writer.removed("out-stream")
+        slot = read_up()
+        writer.renamed("out-stream", "out-stream3")
+        assert not table.give_back(slot, 8192)
+        assert reader.ask(WaitKind.RANGE, "out-stream3", 0, 8192) == 0
+        slot = read_up()
+        table.set_flags(slot, Flag.READS_BACK)
+        assert not table.give_back(slot, 8192)
+        assert reader.ask(WaitKind.RANGE, "out-stream", 0, 8192) == 0
+
+
 # --- limits of the table ----------------------------------------------------------------------------------------------
 
 

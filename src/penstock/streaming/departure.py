@@ -102,12 +102,20 @@ class Departure:
         table = self._server.table
         if not (end := table.spare(info.slot)):
             return
-        # First: a reader that comes back meanwhile must get an error, not zeros. At the end of a file it may.
-        table.punched(info.slot, min(end, info.consumed))
-        with contextlib.suppress(OSError):
-            punch(os.path.join(self._files, info.name), end)
-        # Also where the file system cannot give anything back: a writer must not wait for that for ever.
-        table.freed(info.slot, end)
+        with contextlib.ExitStack() as opened:
+            descriptor = -1
+            with contextlib.suppress(OSError):
+                flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                descriptor = os.open(os.path.join(self._files, info.name), flags)
+                opened.callback(os.close, descriptor)
+            # First: a reader that comes back meanwhile must get an error, not zeros. At the end of a file it may. The
+            # file may also have been renamed or removed before it was opened: then that is another one.
+            if not table.give_back(info.slot, end):
+                return
+            if descriptor >= 0:
+                punch(descriptor, end)
+            # Also where the file system cannot give anything back: a writer must not wait for that for ever.
+            table.freed(info.slot, end)
 
     def _give_back_all(self) -> None:
         """Room is short: also of files of which little was read, or little is left."""

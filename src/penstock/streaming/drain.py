@@ -257,19 +257,15 @@ def _sync_folder(path: str) -> None:
         _sync_one(path, os.fsync)
 
 
-def punch(path: str, end: int) -> int:
+def punch(descriptor: int, end: int) -> int:
     """Give back the memory or disk space of a file's first ``end`` bytes, rounded down to pages; how far it went."""
     end -= end % PAGE
     if end <= 0:
         return 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        start, length = ctypes.c_long(0), ctypes.c_long(end)
-        if _libc.fallocate(descriptor, _KEEP_SIZE | _PUNCH_HOLE, start, length):
-            return 0  # the file system cannot: nothing is lost but room
-        return end
-    finally:
-        os.close(descriptor)
+    start, length = ctypes.c_long(0), ctypes.c_long(end)
+    if _libc.fallocate(descriptor, _KEEP_SIZE | _PUNCH_HOLE, start, length):
+        return 0  # the file system cannot: nothing is lost but room
+    return end
 
 
 def remove_files(root: str, names: list[str]) -> None:

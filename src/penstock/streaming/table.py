@@ -104,6 +104,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ps_consumed_of": (_u64, (_u32, _u32)),
     "ps_consumed_by_all": (_u64, (_u32,)),
     "ps_punched": (None, (_u32, _u64)),
+    "ps_give_back": (c_bool, (_u32, _u64)),
     "ps_freed": (None, (_u32, _u64)),
     "ps_spare": (_u64, (_u32,)),
     "ps_next_spare": (_u32, (_u32,)),
@@ -141,6 +142,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "psx_set_view": (None, (_u64, _pointer(CMeasure))),
     "psx_lock_everything": (None, ()),
     "psx_claim_record": (None, ()),
+    "psx_take_halfway": (None, (_u32, _u64)),
 }
 _AT_ONCE = 512
 
@@ -284,6 +286,10 @@ class Table:
     def punched(self, slot: int, offset: int) -> None:
         """To be said before [0, offset) is given back."""
         self.code.ps_punched(slot, offset)
+
+    def give_back(self, slot: int, end: int) -> bool:
+        """The same for a file that was opened before; whether it is still that one, and nobody needs those bytes."""
+        return bool(self.code.ps_give_back(slot, end))
 
     def freed(self, slot: int, offset: int) -> None:
         """To be said after that: writers may have the room."""

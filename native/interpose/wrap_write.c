@@ -74,6 +74,9 @@ void ps_note_unseen(struct ps_description *d, int fd) {
 static int wait_for_room(struct ps_description *d, int fd, const struct ps_transfer *t) {
     if (PS_OFTEN(!atomic_load_explicit(&ps->limit, memory_order_relaxed))) return 0;
     uint64_t start = (uint64_t)(t->at >= 0 ? t->at : ps_offset_now(d, fd));
+    struct stat found;
+    bool appends = d->flags & PS_D_APPENDS || t->flags & RWF_APPEND; /* wherever its offset is */
+    if (appends && !PS_KERNEL(SYS_fstat, fd, &found, 0, 0, 0, 0)) start = (uint64_t)found.st_size;
     return ps_wait_room(d->slot, ps_self_app, start, start + t->bytes);
 }
 

@@ -13,6 +13,8 @@ import pytest
 from tests.interpose.stage import RULES, Puppet, Stage, staged
 from tests.patience import PATIENCE
 
+from penstock.streaming.table_records import WaitKind
+
 MAKE = "os.O_RDWR|os.O_CREAT|os.O_TRUNC"
 BLOCK = 1 << 18
 
@@ -90,3 +92,22 @@ def test_what_was_given_back_is_not_mapped(limited: Stage) -> None:
     with pytest.raises(OSError) as caught:
         taker("len(mmap.mmap(fd, 0, prot=mmap.PROT_READ))")
     assert caught.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize(
+    "write", ["os.write(add, block)", "os.writev(add, [block])", "os.pwritev(out, [block], 0, os.RWF_APPEND)"]
+)
+def test_who_appends_asks_for_room_at_the_end_of_the_file(limited: Stage, write: str) -> None:
+    """Its offset is at the beginning until it has written, as that of each `>>` of a shell is."""
+    maker = written(limited, 3)
+    maker("!add = os.open('late', os.O_WRONLY|os.O_APPEND)\nos.RWF_APPEND = 16")
+    assert maker(write) == BLOCK
+    maker("!add = os.open('late', os.O_WRONLY|os.O_APPEND)")
+    maker.blocks(write, WaitKind.ROOM)
+    slot = limited.table.lookup("late")
+    assert slot is not None and limited.table.taken == 4 * BLOCK
+    taker = limited.puppet("taker")
+    fd = taker("os.open('late', os.O_RDONLY)")
+    assert taker(f"len(os.read({fd}, {BLOCK}))") == BLOCK
+    limited.table.freed(slot, BLOCK)
+    assert maker.answer() == BLOCK

@@ -293,6 +293,7 @@ PS_HIDDEN ssize_t ps_read_flat(const struct ps_transfer *t);
 PS_HIDDEN size_t ps_await_some(struct ps_description *d, int fd, uint64_t start, size_t bytes, int *error);
 PS_HIDDEN void ps_note_read(struct ps_description *d, uint64_t start, uint64_t end);
 PS_HIDDEN int ps_read_too_late(struct ps_description *d, int fd, uint64_t start); /* after the real call: 0 or errno */
+PS_HIDDEN void ps_reads_own(struct ps_description *d); /* before: what its own step makes is kept from now on */
 PS_HIDDEN int64_t ps_offset_now(struct ps_description *d, int fd);
 
 /* wrap_write.c */

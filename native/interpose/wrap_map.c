@@ -68,7 +68,11 @@ PS_WRAPS void *mmap(void *hint, size_t bytes, int protection, int flags, int fd,
     if (d && d->flags & PS_D_WAITS) {
         if (ps_flags_of(d->slot) & PS_TEMPORARY_FILE) ps_set_flags(ps_now(d->slot), PS_READS_BACK, 0);
         int error = ps_await_slot(d->slot, PS_NEED_COMMIT);
-        if (!error) error = ps_read_too_late(d, fd, (uint64_t)offset);
+        if (error) return no_mapping(error);
+    }
+    if (d) {
+        if (!(d->flags & PS_D_WAITS)) ps_reads_own(d);
+        int error = ps_read_too_late(d, fd, (uint64_t)offset);
         if (error) return no_mapping(error);
     }
     bool writes = d && d->flags & PS_D_WRITES && flags & MAP_SHARED; /* mprotect may come later */

@@ -135,6 +135,24 @@ static ssize_t read_in_order(struct ps_description *d, struct ps_transfer *t, bo
     return got;
 }
 
+void ps_reads_own(struct ps_description *d) {
+    if (PS_OFTEN(!atomic_load_explicit(&ps->limit, memory_order_relaxed))) return;
+    if ((ps_flags_of(ps_now(d->slot)) & (PS_TEMPORARY_FILE | PS_READS_BACK)) == PS_TEMPORARY_FILE)
+        ps_set_flags(ps_now(d->slot), PS_READS_BACK, 0);
+}
+
+/* Of what its own step makes. It waits for nothing, but it counts on all that it has written. */
+static ssize_t read_own(struct ps_description *d, struct ps_transfer *t) {
+    ps_reads_own(d);
+    ssize_t got = t->call(t);
+    if (PS_OFTEN(got <= 0 || !atomic_load(&ps_slot(ps_now(d->slot))->punched))) return got;
+    off_t start = t->at >= 0 ? t->at : REAL(lseek)(t->fd, 0, SEEK_CUR) - got;
+    int late = start >= 0 ? ps_read_too_late(d, t->fd, (uint64_t)start) : 0;
+    if (!late) return got;
+    if (t->at < 0) REAL(lseek)(t->fd, start, SEEK_SET);
+    return ps_fail(late);
+}
+
 ssize_t ps_read_body(struct ps_description *d, struct ps_transfer *t, bool some) {
     uint32_t flags = atomic_load_explicit(&d->flags, memory_order_relaxed);
     if (!(flags & PS_D_READS) || !t->bytes) return t->call(t);
@@ -153,9 +171,9 @@ ssize_t ps_read_body(struct ps_description *d, struct ps_transfer *t, bool some)
         if (got > 0) ps_note_read(d, start, start + (uint64_t)got);
         return got;
     }
-    if (t->at >= 0 || !(flags & PS_D_WRITES) || flags & PS_D_SHARED) return t->call(t);
+    if (t->at >= 0 || !(flags & PS_D_WRITES) || flags & PS_D_SHARED) return read_own(d, t);
     bool locked = ps_description_lock(d);
-    ssize_t got = t->call(t);
+    ssize_t got = read_own(d, t);
     if (got > 0 && ps_tracked(t->fd) == d) atomic_fetch_add_explicit(&d->offset, got, memory_order_relaxed);
     if (locked) ps_description_unlock(d);
     return got;

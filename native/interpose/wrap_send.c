@@ -38,6 +38,7 @@ static ssize_t copy_body(struct copy *c) {
     if (error) return ps_fail(error);
     if (waits && asked) c->bytes = ps_await_some(in, c->in, from, asked, &error);
     if (error) return ps_fail(error);
+    if (in && !waits) ps_reads_own(in);
     bool final = !waits || ps_flags_of(ps_now(in->slot)) & PS_COMMITTED;
     ssize_t moved = c->call(c);
     if (!moved && asked && !final) { /* no end of the file before its commit */
@@ -47,7 +48,7 @@ static ssize_t copy_body(struct copy *c) {
         moved = c->call(c);
     }
     if (moved <= 0) return moved;
-    error = waits ? ps_read_too_late(in, c->in, from) : 0;
+    error = in ? ps_read_too_late(in, c->in, from) : 0;
     if (error) return ps_fail(error);
     if (waits) ps_note_read(in, from, from + (uint64_t)moved);
     if (writes) {

@@ -111,3 +111,26 @@ def test_who_appends_asks_for_room_at_the_end_of_the_file(limited: Stage, write:
     assert taker(f"len(os.read({fd}, {BLOCK}))") == BLOCK
     limited.table.freed(slot, BLOCK)
     assert maker.answer() == BLOCK
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "os.pread(out, 10, 0)",
+        "(os.lseek(out, 0, 0), os.read(out, 10))[1]",
+        "os.read(os.open('late', os.O_RDONLY), 10)",
+        "os.pread(os.open('late', os.O_RDWR), 10, 4096)",
+        "open('late').read(10)",
+        "os.sendfile(1, out, 0, 10)",
+        "mmap.mmap(out, 8192, prot=mmap.PROT_READ)[:10]",
+    ],
+)
+def test_the_maker_of_a_file_reads_no_zeros_either(limited: Stage, read: str) -> None:
+    maker = written(limited, 1)
+    maker("!import mmap")
+    assert maker("os.pread(out, 10, 8192)") == b"x" * 10
+    give_back(limited, 8192)
+    with pytest.raises(OSError) as caught:
+        maker(read)
+    assert caught.value.errno == errno.EIO
+    assert maker("os.pread(out, 10, 8192)") == b"x" * 10

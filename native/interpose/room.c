@@ -94,13 +94,12 @@ void ps_trim_room(uint32_t slot) {
 /* Who is killed between the two numbers of its slot and their sum leaves that wrong. All stripes: nobody is in between then. */
 void ps_recount_room(void) {
     uint64_t taken = 0;
-    bool counts;
-    for (uint32_t i = 0; i < PS_STRIPES; i++)
-        if (!ps_lock(&ps->stripes[i])) return;
-    counts = atomic_exchange(&ps->orphaned, 0);
+    uint32_t locked = 0;
+    while (locked < PS_STRIPES && ps_lock(&ps->stripes[locked])) locked++; /* short of all: this thread has one already */
+    bool counts = locked == PS_STRIPES && atomic_exchange(&ps->orphaned, 0);
     for (uint32_t slot = 0; counts && slot < atomic_load(&ps->slots_used); slot++) taken += counted(ps_slots + slot);
     if (counts) atomic_store(&ps->taken, taken);
-    for (uint32_t i = 0; i < PS_STRIPES; i++) ps_unlock(&ps->stripes[i]);
+    while (locked) ps_unlock(&ps->stripes[--locked]);
     if (counts) ps_wake_held();
 }
 

@@ -50,6 +50,11 @@ def increase(number: Any) -> int:
     return int(number) + 1
 
 
+@task(items=INOUT)
+def append(items: list[Any], item: Any) -> None:
+    items.append(item)
+
+
 def story_of(error: BaseException) -> str:
     """The text that tells all of a failure."""
     cause = error if isinstance(error, TaskFailed) else error.__cause__
@@ -98,6 +103,33 @@ def test_exception_is_given_by_every_way_to_ask(either_mode: Runtime) -> None:
     with pytest.raises(ZeroDivisionError):
         future.result(timeout=1)
     assert future.done() and not future.cancelled()
+
+
+def test_a_task_called_when_its_input_is_known_to_have_failed_is_told_of(either_mode: Runtime) -> None:
+    ratio = divide(1, 0)
+    before = increase(ratio)
+    with pytest.raises(ZeroDivisionError):
+        ratio.result()
+    penstock.barrier()  # what was called before is over with the failure that the program knows of
+    with pytest.raises(DependencyFailed):
+        before.result()
+    after = increase(increase(ratio))
+    with pytest.raises(DependencyFailed, match="did not run: task divide"):
+        penstock.barrier()
+    penstock.barrier()
+    with pytest.raises(DependencyFailed):
+        after.result()
+
+
+def test_an_object_is_not_quietly_as_before_a_task_that_could_not_run(either_mode: Runtime) -> None:
+    ratio, total = divide(1, 0), [1]
+    with pytest.raises(ZeroDivisionError):
+        ratio.result()
+    append(total, ratio)
+    with pytest.raises(DependencyFailed):
+        wait_on(total)
+    append(total, 2)
+    assert wait_on(total) == [1, 2]
 
 
 def test_exception_nobody_looked_at_is_raised_by_the_barrier_and_once_only(either_mode: Runtime) -> None:

@@ -47,10 +47,11 @@ def finish_without_outputs(state: State, task: TaskRecord, failure: Failure) -> 
     _finish_all(state, [(task, failure)])
 
 
-def fail_for_want_of(state: State, task: TaskRecord, version: VersionRecord) -> None:
+def fail_for_want_of(state: State, task: TaskRecord, version: VersionRecord, *, called_after: bool = False) -> None:
     """End a task that needs a version of which it is known that it will never exist."""
     assert version.for_consumers is not None
-    _finish_all(state, [(task, _through(version.for_consumers, task))])
+    failure = _through(version.for_consumers, task)
+    _finish_all(state, [(task, replace(failure, called_after=True) if called_after else failure)])
 
 
 def fail_consumers_of(state: State, version: VersionRecord, failure: Failure) -> None:

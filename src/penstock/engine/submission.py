@@ -64,7 +64,7 @@ def submit(state: State, event: Submitted) -> None:
     if event.pause:
         begin_pause(state, task, event.pause)
     if blocker is not None:
-        fail_for_want_of(state, task, blocker)
+        fail_for_want_of(state, task, blocker, called_after=True)
     elif state.ledger.shrunk and state.is_hopeless(task.requirements):
         # Whoever asked before the first call of this function was told otherwise.
         finish_without_outputs(state, task, Failure(FailureKind.UNPLACEABLE, "no node is left that could run it"))

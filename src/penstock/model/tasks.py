@@ -143,6 +143,8 @@ class Failure(Struct, frozen=True, array_like=True):
     lost: tuple[SegmentId, ...] = ()
     #: something that the task uses seems to be out of order for a while: a connection, a server, a file system
     outage: bool = False
+    #: the task was called when what it needs had failed already
+    called_after: bool = False
 
 
 class TaskSpec(Struct, frozen=True, array_like=True):

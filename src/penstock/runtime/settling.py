@@ -72,8 +72,10 @@ class Settling:
                 if waiter.settle(outcome):
                     self._announcements.append(waiter)
         if type(outcome) is Failure:
-            if outcome.kind not in (FailureKind.DEPENDENCY, FailureKind.CANCELLED) and outcome.path:
-                self.unobserved[outcome.path[0]] = outcome
+            # Who knows of a failure knows what it means to the tasks called so far, but not to one that is called then.
+            is_news = outcome.kind is not FailureKind.DEPENDENCY or outcome.called_after
+            if is_news and outcome.kind is not FailureKind.CANCELLED and outcome.path:
+                self.unobserved.setdefault(outcome.path[0], outcome)
         elif type(outcome) is FileRef:
             # A file that bears its final name needs no version: the next task finds it on disk.
             return events.Released((command.version,))

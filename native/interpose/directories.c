@@ -33,7 +33,7 @@ static void count_entries(int dirfd, const char *path, struct count *out) {
 /* Memory gives directories no blocks. What has some is the user's own, as it is at home; where those have none either, the
  * same comes out for them. */
 static bool is_of_memory(dev_t device, uint64_t blocks) {
-    return ps_active() && device == atomic_load(&ps->device) && !blocks && ps->measure.links;
+    return ps_in_memory() && device == atomic_load(&ps->device) && !blocks;
 }
 
 static uint64_t size_of(const struct count *count) {

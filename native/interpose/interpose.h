@@ -155,6 +155,8 @@ static inline bool ps_managed(int dirfd, const char *path, char *room, struct ps
 
 /* ---- directories.c: what a directory in memory is told to be --------------------------------------------------------- */
 
+/* Whether directories are told to be others than they are. */
+static inline bool ps_in_memory(void) { return ps_active() && ps->measure.links; }
 /* After the kernel told of a directory, by this name or, if it is NULL or empty, of the descriptor itself. False: as it is. */
 PS_HIDDEN bool ps_as_at_home(int dirfd, const char *path, struct stat *out);
 PS_HIDDEN bool ps_as_at_home_extended(int dirfd, const char *path, unsigned asked, struct statx *out);

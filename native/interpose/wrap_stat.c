@@ -20,10 +20,13 @@ static int await_stat(int dirfd, const char *path, int flags) {
 
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one stat for both");
 
-/* What a call that was not held has told, of a directory as it would be at home. */
-#define TOLD(error, dirfd, path, call)                                                                       \
-    int result = PS_RARELY(error) ? ps_fail(error) : call;                                                   \
-    if (PS_RARELY(!result && S_ISDIR(out->st_mode))) ps_as_at_home(dirfd, path, (struct stat *)(void *)out); \
+/* What a call that was not held has told, of a directory as it would be at home. Where nothing is in memory nothing comes after
+ * the call: one return more is felt. */
+#define TOLD(error, dirfd, path, call)                                                             \
+    if (PS_RARELY(error)) return ps_fail(error);                                                   \
+    if (PS_OFTEN(!ps_in_memory())) return call;                                                    \
+    int result = call;                                                                             \
+    if (!result && S_ISDIR(out->st_mode)) ps_as_at_home(dirfd, path, (struct stat *)(void *)out);  \
     return result;
 
 #define STAT_BY_PATH(name, parameters, path, flags, call)    \

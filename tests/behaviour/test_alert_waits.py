@@ -104,7 +104,7 @@ WAITS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", WAITS)
 def test_waiting_for_a_task(running: penstock.Runtime, gate: Gate, silently: Any, name: str) -> None:
     call, wait = WAITS[name]

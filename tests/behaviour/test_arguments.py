@@ -449,6 +449,7 @@ def test_arrays_of_every_layout_arrive_equal() -> None:
         assert np.array_equal(got, sent)
 
 
+@pytest.mark.one_in(2)
 def test_temporary_large_arrays_one_after_another() -> None:
     """What is stored for one call is freed while the next comes, of an array at the same place or of equal bytes."""
     for turn in range(100):

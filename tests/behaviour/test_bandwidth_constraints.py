@@ -74,6 +74,7 @@ def test_sizes_in_every_spelling(mode: str, tmp_path: Path, name: str, value: An
         needs(4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "value",
     ["auto", "AUTO", " auto ", "auto(2,256,2)", "auto( 2 , 256 , 2 )", "auto(2MB/s, 0.2GB/s, 1.5)", "auto(4,4,2)"],
@@ -229,6 +230,7 @@ def test_the_run_goes_on_after_a_refusal(mode: str, tmp_path: Path) -> None:
 # --- admission ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @only_workers
 @pytest.mark.parametrize(
     ("bandwidth", "asked", "expected"),
@@ -429,6 +431,7 @@ def test_bandwidth_returns_after_a_running_task_is_cancelled(mode: str, tmp_path
 SCHEDULERS = ["fcfs", "priority", "backfilling", "FcfsScheduler", "IOPriorityScheduler", "IOBackfillingScheduler"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_schedulers_by_name(mode: str, tmp_path: Path, name: str) -> None:
     functions = [limited(35, double), limited(25, double)]

@@ -220,6 +220,7 @@ def test_colours_on_a_terminal_that_has_them(probe: Probe) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -296,6 +296,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_sweep_that_is_interrupted_leaves_nothing(simulate: Simulate, number: int, status: int) -> None:
     (simulate.folder / "slow.py").write_text("open('begun', 'w')\nimport time\ntime.sleep(600)\n")

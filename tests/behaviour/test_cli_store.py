@@ -75,6 +75,7 @@ def test_what_is_wrong_is_counted_and_removed(store: LocalStore, tmp_path: Path)
     assert checked.returncode == 0 and not store.exists("lost") and store.exists("thirds")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("verb", "address", "words"),
     [

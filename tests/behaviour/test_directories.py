@@ -278,6 +278,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.one_in(2)
 @given(steps=STEPS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
 def test_any_row_of_calls_is_like_sequential_execution(steps: list[tuple[str, str]]) -> None:

@@ -216,6 +216,7 @@ def test_files_with_odd_names(tmp_path: Path) -> None:
         assert read(tmp_path / name).result() == name
 
 
+@pytest.mark.one_in(2)
 def test_writers_follow_each_other_at_full_speed(tmp_path: Path) -> None:
     """A file is published and its version freed while the next call on it is made."""
     for i in range(300):

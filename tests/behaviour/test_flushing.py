@@ -244,6 +244,7 @@ def test_a_reader_at_work_keeps_what_it_reads(mode: str, home: Path, tmp_path: P
         assert becomes(is_home(home / "a"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_files_updated_while_they_move(mode: str, home: Path, tmp_path: Path, delay: int) -> None:
     with moving(tmp_path, mode):
@@ -260,6 +261,7 @@ def test_files_updated_while_they_move(mode: str, home: Path, tmp_path: Path, de
     expect_nothing_on_layers(tmp_path)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("delay", [0, 1, 2])
 @pytest.mark.parametrize("temp", [False, True])
 def test_files_deleted_while_they_move(mode: str, home: Path, tmp_path: Path, delay: int, temp: bool) -> None:
@@ -276,6 +278,7 @@ def test_files_deleted_while_they_move(mode: str, home: Path, tmp_path: Path, de
     expect_nothing_on_layers(tmp_path)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_files_opened_to_write_while_they_move(mode: str, home: Path, tmp_path: Path, delay: int) -> None:
     with moving(tmp_path, mode):
@@ -290,6 +293,7 @@ def test_files_opened_to_write_while_they_move(mode: str, home: Path, tmp_path: 
     expect_nothing_on_layers(tmp_path)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_files_written_anew_while_they_move(mode: str, home: Path, tmp_path: Path, delay: int) -> None:
     with moving(tmp_path, mode):
@@ -392,6 +396,7 @@ print("a link" if os.path.islink("a") else "home")
 TOML = '[[resources.storage]]\nname = "fast"\nmount = "fast"\nbandwidth = 50\n'
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("variable", "toml", "expected"),
     [("", "", "a link"), ("true", "", "home"), ("", "[runtime]\ndata_movement = true\n", "home")],

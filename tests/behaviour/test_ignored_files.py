@@ -98,6 +98,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.one_in(2)
 @given(steps=STEPS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 def test_any_row_of_writers_that_may_fail_is_like_sequential_execution(steps: list[tuple[str, str, int]]) -> None:

@@ -118,7 +118,7 @@ def test_a_package_run_as_a_program(script: Any, module: Any, environ: dict[str,
     assert (done.stdout, done.stderr, done.returncode) == ("42 2\n", "", 0)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @MODES
 @pytest.mark.parametrize("import_mode", ["prepend", "importlib"])
 def test_a_test_module_that_waits_when_it_is_collected(
@@ -137,6 +137,7 @@ def test_a_test_module_that_waits_when_it_is_collected(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.one_in(2)
 @MODES
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_children_of_the_program_have_runtimes_of_their_own(script: Any, environ: dict[str, str], method: str) -> None:

@@ -95,6 +95,7 @@ on_a_steady_device = pytest.mark.usefixtures("steady_device")
 # --- the choice ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @only_workers
 @on_a_steady_device
 @AUTOS
@@ -198,6 +199,7 @@ def test_the_whole_device_is_free_after_learning(mode: str, tmp_path: Path) -> N
 # --- few instances ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @AUTOS
 @pytest.mark.parametrize("count", [1, 10])
 def test_fewer_instances_than_an_epoch_are_done_when_the_program_waits(
@@ -209,6 +211,7 @@ def test_fewer_instances_than_an_epoch_are_done_when_the_program_waits(
         assert all(future.done() for future in calls)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["wait_on", "result", "open_file", "reader", "end"])
 def test_nothing_hangs_whatever_the_program_waits_for(mode: str, tmp_path: Path, how: str) -> None:
     with run(mode, io_executors=16, storage=congesting(tmp_path)):

@@ -549,7 +549,7 @@ def test_errors_of_mpi_reach_a_program_that_has_no_mpi(script: Any) -> None:
     assert (imported, done.stderr) == ("False", "")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "spelling",
     [
@@ -659,7 +659,7 @@ def test_a_world_serves_task_after_task(runtime: penstock.Runtime) -> None:
     assert wait_on(pids_and("nothing")) == first
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "what", ["directory", "environment", "thread", "says so", "finalize", "message", "message on its own"]
 )

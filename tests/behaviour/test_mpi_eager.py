@@ -346,6 +346,7 @@ def fails_once(folder: Path, how: str) -> None:
     ready_value(word, 2 * comm.rank + 1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["raise", "SIGKILL"])
 def test_what_was_handed_over_before_a_failure_stays(tmp_path: Path, how: str) -> None:
     parts = fails_once(tmp_path, how)

@@ -23,7 +23,7 @@ FINE = "open(sys.argv[1], 'w').write(str(wait_on(double(21))))"
 FAILS = "double(None)"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("command", [[sys.executable], [str(Path(sys.executable).with_name("penstock")), "run"]])
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_without_standard_streams(tmp_path: Path, command: list[str], closed: str) -> None:
@@ -33,6 +33,7 @@ def test_without_standard_streams(tmp_path: Path, command: list[str], closed: st
     assert (done.returncode, (tmp_path / "result").read_text()) == (0, "42"), done.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2> /dev/full", "> /dev/full 2> /dev/full"])
 def test_a_failure_that_nobody_can_be_told_of_is_in_the_status(tmp_path: Path, closed: str) -> None:
     (tmp_path / "app.py").write_text(PROGRAM.format(ending=FAILS))

@@ -84,6 +84,7 @@ def double(x: int) -> int:
     return 2 * x
 
 
+@pytest.mark.one_in(2)
 def test_what_looks_like_an_outage_pauses_by_default(runtime: Runtime, tmp_path: Path) -> None:
     assert reach(str(tmp_path)).result() == 1
     first, second = starts(tmp_path)

@@ -450,6 +450,7 @@ if sys.argv[1] != "before":
 """
 
 
+@pytest.mark.one_in(2)
 @MODES
 @pytest.mark.parametrize("imported", ["after", "before", "without"])
 def test_the_first_call_in_an_exit_handler_is_done_or_told_of(

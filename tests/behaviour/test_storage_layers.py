@@ -596,6 +596,7 @@ def expect_the_program_worked(folder: Path, output: str, place: str) -> None:
     assert files_below(folder / "fast", folder / "slow") == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("argument", "status"), [("", 0), ("fail", 1), ("exit", 3)])
 def test_a_program_with_a_description_of_its_machine(script: Script, argument: str, status: int) -> None:
     """However it ends: what its tasks wrote is there, and it never said a word about stopping."""

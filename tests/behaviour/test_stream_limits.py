@@ -26,6 +26,7 @@ def total(part: Any) -> int:
     return int(part[0]) * len(part)
 
 
+@pytest.mark.long
 def test_a_long_stream_in_little_memory() -> None:
     """2000 arrays of 1 MB through a store of 40 MB, without anything going to the disk."""
 

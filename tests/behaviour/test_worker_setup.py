@@ -196,6 +196,7 @@ with penstock.Runtime(cpus=1):
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("settings", [{"cpus": 1}, {"mode": "inline"}, {"cpus": 1, "strict": True}], ids=str)
 def test_what_it_binds_and_changes_is_what_tasks_find(script: Any, settings: dict[str, Any]) -> None:
     script(PROGRAM.replace("{settings}", str(settings)))

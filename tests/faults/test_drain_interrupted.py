@@ -116,6 +116,7 @@ barrier()
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("during", [READING, WRITING], ids=["reading", "writing"])
 def test_ctrl_c_brings_finished_files_home(place: Place, during: str) -> None:
     with place.program(during) as program:
@@ -153,6 +154,7 @@ def test_exit_of_the_main_program_brings_finished_files_home(place: Place) -> No
     place.assert_all_home()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
 @pytest.mark.parametrize("during", [READING, WRITING], ids=["reading", "writing"])
 def test_signal_that_ends_the_program_leaves_every_file_home_or_linked(

@@ -166,6 +166,7 @@ def update(path: Any) -> str:
     return "result"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("changed", [write, update], ids=["FILE_OUT", "FILE_INOUT"])
 def test_cancelled_on_sight_of_its_file(tmp_path: Path, runtime: Runtime, changed: Any) -> None:
     path = tmp_path / "out.txt"

@@ -32,7 +32,7 @@ def sequential(tmp_path: Path) -> tuple[Any, ...]:
     return scenario(SEQUENTIAL, folder, NoFault())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @SOME_MOMENTS
 @pytest.mark.parametrize(
     ("point", "victim"),
@@ -92,6 +92,7 @@ def assert_clear(error: BaseException | None, folder: str, name: str) -> None:
     assert name in str(error.__cause__)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "new"), [("write", "new\n"), ("append", "old\nnew\n")])
 def test_disk_full_at_any_call_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, new: str

@@ -367,6 +367,7 @@ print(*pids, flush=True)
 FORK = "pids.append(os.fork())\nif pids[-1] == 0:\n    signal.pause()\nforked = pids.pop()"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("twist", "ending"),
     [

@@ -177,6 +177,7 @@ def test_file_too_large_for_one_layer_goes_to_the_one_that_bears_it(
 # --- all full: wait -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @MODES
 def test_files_move_out_of_the_way_when_every_layer_is_full(disk: Path, home: Path, mode: str) -> None:
     runtime = start(layer("disk", disk), mode=mode)
@@ -237,6 +238,7 @@ def test_producers_wait_until_somebody_else_makes_room(disk: Path, home: Path) -
 # --- all full for good --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @MODES
 def test_task_is_refused_when_nothing_can_make_room(
     disk: Path, spare: Path, home: Path, mode: str, monkeypatch: pytest.MonkeyPatch

@@ -115,6 +115,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runtime]:
 # --- what the program asks for ------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["delete", "halve", "empty"])
 def test_a_result_that_the_program_asks_for(stored: Runtime, how: str) -> None:
     future = make(3.0)

@@ -57,6 +57,7 @@ def ranks_and_keeper() -> tuple[list[psutil.Process], psutil.Process]:
     return ranks, keeper
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("victim", ["rank", "keeper"])
 def test_outputs_outlive_the_ranks_that_made_them(runtime: Runtime, gate: Gate, tally: Tally, victim: str) -> None:
     parts = two_each(gate, tally)

@@ -95,7 +95,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("how", FAILURES)
 def test_a_rank_that_fails_fails_the_task_at_once(runtime: Runtime, how: str) -> None:
     """The others wait in a barrier for it; they are killed."""
@@ -143,6 +143,7 @@ def two_take_longer(how: str) -> Any:
     return comm.rank
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["bcast", "allreduce"])
 def test_ranks_that_wait_for_one_that_has_returned_are_told_of(runtime: Runtime, how: str) -> None:
     future = one_leaves_early(how)
@@ -152,6 +153,7 @@ def test_ranks_that_wait_for_one_that_has_returned_are_told_of(runtime: Runtime,
     assert "in one_leaves_early" in str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["sleep", "messages"])
 def test_ranks_that_are_only_slow_are_left_alone(runtime: Runtime, how: str) -> None:
@@ -189,6 +191,7 @@ def of_worlds() -> dict[str, list[psutil.Process]]:
     return {"rank": ranks_among(family), **named}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("victim", ["rank", "mpiexec"])
 def test_a_world_killed_from_outside_fails_the_task(runtime: Runtime, gate: Gate, victim: str) -> None:
     future = held(gate)
@@ -342,7 +345,7 @@ future = busy()
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_no_rank_outlives_the_program(tmp_path: Path, how: str) -> None:
     """With one world at work and another one idle."""

@@ -136,7 +136,7 @@ with penstock.Runtime(store={store!r}, mode="parallel", cpus=1):
 """
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT", "SIGUSR1"])
 def test_states_that_a_program_kept_for_its_readers_do_not_outlive_it(address: str, tmp_path: Path, end: str) -> None:
     """However it ends; of one that is killed, the next program removes them."""
@@ -197,7 +197,7 @@ def count_up(held: Held, marker: str) -> None:
         held.update_persistent()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 def test_workers_killed_while_they_store_leave_whole_objects(address: str, tmp_path: Path) -> None:
     """Each is killed at another moment: what is found is one state, all of it, and it can be changed as ever."""
     marker, moments = str(tmp_path / "marker"), random.Random(5)
@@ -241,6 +241,7 @@ def test_a_server_killed_while_a_task_stores_fails_the_task(tmp_path: Path) -> N
     servers.stop()
 
 
+@pytest.mark.long
 def test_what_lies_on_other_nodes_of_a_cluster_stays_of_use() -> None:
     servers = start_servers("redis-start:3")
     try:
@@ -271,7 +272,7 @@ def spoil(held: Held) -> None:
     held.lock = threading.Lock()  # type: ignore[attr-defined]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 def test_a_field_that_cannot_be_pickled_is_named_and_nothing_is_stored(address: str) -> None:
     with penstock.Runtime(cpus=1, store=address):
         held = Held(10).make_persistent("whole")
@@ -304,6 +305,7 @@ def test_a_folder_that_is_removed_meanwhile_is_named(tmp_path: Path, size: int) 
                 attempt()
 
 
+@pytest.mark.long
 def test_a_server_with_a_password(tmp_path: Path) -> None:
     """That of a started cluster is one."""
     servers = start_servers("redis-start:3")
@@ -354,7 +356,7 @@ with penstock.Runtime(store={store!r}, cpus=1):
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 def test_of_two_programs_that_update_one_object_neither_undoes_what_the_other_did(address: str, tmp_path: Path) -> None:
     """Each write is whole, and whoever comes too late tries again."""
 

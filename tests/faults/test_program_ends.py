@@ -396,6 +396,7 @@ signal.pause()
         gone([], program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("wait", ["result", "as_completed", "wait_on", "barrier", "map"])
 def test_thread_that_waits_is_told_when_another_one_stops_the_run(runtime: Runtime, gate: Gate, wait: str) -> None:
     @task

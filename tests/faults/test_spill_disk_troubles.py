@@ -139,7 +139,7 @@ print("right")
 """
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("mode", ["parallel", "inline"])
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_data_above_the_capacity_stay_in_memory_when_the_disk_takes_none(

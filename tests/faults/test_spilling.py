@@ -192,6 +192,7 @@ def test_a_task_cancelled_while_it_waits_for_a_slow_restore(tmp_path: Path) -> N
     assert_sums(runtime)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("abort", [True, False])
 def test_a_run_that_ends_in_the_middle_of_a_spill_leaves_nothing(
     tmp_path: Path, abort: bool, monkeypatch: pytest.MonkeyPatch

@@ -54,7 +54,7 @@ def rests(program: Program) -> bool:
     return before == switches() and "State:\tS (sleeping)" in before
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_signal_that_comes_while_it_is_stopped_is_handled_when_it_goes_on(tmp_path: Path, wait: str) -> None:
     with Program(tmp_path, PROGRAM.format(wait=WAITS[wait])) as program:

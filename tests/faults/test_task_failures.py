@@ -282,6 +282,7 @@ def raise_one(name: str) -> None:
     raise made[name]()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -498,6 +499,7 @@ def leave(status: Any) -> None:
     sys.exit(status)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("status", [0, 3, "enough"])
 def test_sys_exit_in_a_task_fails_that_task_and_ends_nothing_else(either_mode: Runtime, status: Any) -> None:
     with pytest.raises(TaskFailed, match=r"sys\.exit") as caught:

@@ -80,13 +80,13 @@ def die_first(how: str, tally: Tally) -> int:
     return tally.count()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("how", DEATHS)
 def test_killed_worker_has_its_task_retried(runtime: Runtime, tally: Tally, how: str) -> None:
     assert die_first(how, tally).result() == 2
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("how", DEATHS)
 def test_task_that_always_kills_its_worker_fails_after_three_attempts_and_says_how(
     runtime: Runtime, tally: Tally, how: str
@@ -102,6 +102,7 @@ def test_task_that_always_kills_its_worker_fails_after_three_attempts_and_says_h
     assert increase(1).result() == 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_tasks_that_kill_their_workers_do_not_use_up_the_machine(tally: Tally, cpus: int) -> None:
     penstock.start(cpus=cpus)
@@ -114,6 +115,7 @@ def test_tasks_that_kill_their_workers_do_not_use_up_the_machine(tally: Tally, c
     assert increase(1).result() == 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("retries", [0, 1, 4])
 def test_number_of_retries_after_a_death_is_exact(runtime: Runtime, tally: Tally, retries: int) -> None:
     @task(retries=retries)
@@ -375,7 +377,7 @@ def test_store_is_empty_after_tasks_that_died_with_large_results(runtime: Runtim
 # --- hanging ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("how", HANGS)
 def test_task_that_hangs_is_ended_by_its_timeout(
     runtime: Runtime, tally: Tally, leap: Leap, how: Callable[[], None]
@@ -723,7 +725,7 @@ def start_grandchild(how: str) -> int:
     return pid
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("how", ["in its own session", "abandoned", "forked"])
 @pytest.mark.parametrize("end", ["stop", "abort", "worker killed"])
 def test_grandchildren_do_not_outlive_their_run(runtime: Runtime, how: str, end: str) -> None:

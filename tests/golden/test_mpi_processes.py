@@ -6,6 +6,7 @@ import pytest
 from benchmarks.papers import mpi_processes as paper
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", paper.PROGRAMS)
 def test_the_best_numbers_of_processes_are_those_that_were_published(name: str) -> None:
     found = [paper.best(paper.makespans(paper.PROGRAMS[name], nodes)) for nodes in paper.NODES]

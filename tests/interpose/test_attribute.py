@@ -54,6 +54,7 @@ BY_NUMBER = {
 }[os.uname().machine]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("expression", [*CHANGES, *LOOKS, *BY_NUMBER])
 def test_attributes_by_path_wait_for_the_commit(stage: Stage, expression: str) -> None:
     maker, taker = stage.puppet("maker"), stage.puppet("taker")

@@ -98,6 +98,7 @@ def test_every_way_to_execute_waits_for_the_whole_program(stage: Stage, start: s
     assert taker.answer() == NEW
 
 
+@pytest.mark.one_in(3)
 @runs
 @pytest.mark.parametrize(
     "start",
@@ -296,6 +297,7 @@ def test_a_library_whose_maker_failed_is_not_loaded(stage: Stage, tmp_path: Path
     assert "its producer 'maker' ended with status 1" in told and "a library that is not complete" in told
 
 
+@pytest.mark.one_in(2)
 @runs
 @pytest.mark.parametrize("way", ["runpath", "rpath", "library_path", "library_of_a_library", "dlopen"])
 def test_libraries_that_a_program_is_linked_against_are_waited_for(

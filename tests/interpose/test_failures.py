@@ -62,6 +62,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("way", ["open", "stat", "read", "listing"])
 def test_the_client_of_a_killed_server_is_told(stage: Stage, way: str, capfd: pytest.CaptureFixture[str]) -> None:
     expression, exists = WAITS[way]

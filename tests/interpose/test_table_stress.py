@@ -50,7 +50,7 @@ def _known_by(command: list[str]) -> str:
 
 
 # A ThreadSanitizer knows nothing of other processes.
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("variant", "how"),
     [

@@ -256,6 +256,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[penstock.Runtime]:
         yield runtime
 
 
+@pytest.mark.one_in(3)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=PROGRAMS)
 @example(steps=[("grow rows", 0, 0, 1), ("push rows", 0, 0, 2), ("add a row", 0, 0, 3), ("push rows", 0, 0, 4)])

@@ -176,6 +176,7 @@ class Notices(RuleBasedStateMachine):
         raise AssertionError(f"never run: {list(self.rig.engine.state.tasks)}")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("scheduler", io_scheduler_names())
 def test_the_io_scheduler_is_told_of_all_that_matters(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IOReadySet, "propose", compared)

@@ -242,7 +242,7 @@ class Losses(RuleBasedStateMachine):
 
 
 Losses.TestCase.settings = settings(
-    max_examples=80,
+    max_examples=50,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

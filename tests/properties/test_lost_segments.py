@@ -162,6 +162,7 @@ def lose(files: list[Path], how: str) -> None:
             pass
 
 
+@pytest.mark.one_in(2)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=steps)
 def test_results_are_those_of_a_sequential_run(runtime: Runtime, program: list[Any]) -> None:

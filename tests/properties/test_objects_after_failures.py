@@ -167,6 +167,7 @@ def runtime(request: pytest.FixtureRequest) -> Any:
         yield started
 
 
+@pytest.mark.one_in(2)
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(_steps, max_size=25))
 def test_objects_are_what_the_program_may_expect(runtime: Any, steps: list[tuple[str, int, int]]) -> None:

@@ -145,6 +145,7 @@ def play(twins: Twins, move: tuple[object, ...]) -> None:
                 twins.nodes = {name: node for name, node in twins.nodes.items() if name in known}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", [Fifo, Lifo, Locality, LoadBalance, FifoData], ids=lambda policy: policy.name)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(machines=st.lists(st.sampled_from(MACHINES), min_size=1, max_size=5), moves=MOVES, elastic=st.booleans())

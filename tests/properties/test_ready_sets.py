@@ -196,7 +196,7 @@ class SameDecisions(RuleBasedStateMachine):
 POLICIES: list[Policy] = [Fifo(), Lifo(), Locality(), LoadBalance(), FifoData(), Favourites(), ScoreOnly()]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dead_allowed", [0, 32])
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_the_fast_ready_set_equals_the_naive_one(
@@ -211,7 +211,7 @@ def test_the_fast_ready_set_equals_the_naive_one(
         pass
 
     Machine.policy = policy
-    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))
 
 
 def test_every_sparse_policy_here_is_served_by_the_fast_set() -> None:

@@ -456,6 +456,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[penstock.Runtime]:
 
 
 # A thousand more are tried in test_sequential_equivalence_long.py.
+@pytest.mark.one_in(2)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=PROGRAMS)
 def test_a_program_of_tasks_ends_as_the_plain_program(runtime: penstock.Runtime, steps: list[Step]) -> None:

@@ -291,7 +291,7 @@ class StorageMachine(EngineMachine):
 
 # The same histories in every run of the tests, so that what fails is what was changed; others are tried at leisure.
 StorageMachine.TestCase.settings = settings(
-    max_examples=50,
+    max_examples=35,
     stateful_step_count=50,
     deadline=None,
     derandomize=True,

@@ -46,6 +46,7 @@ def started(flow: Flow, *arguments: str) -> tuple[subprocess.Popen[str], psutil.
     return process, producer, consumer
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("step", ["make", "copy"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_program_killed_at_any_moment_is_named_and_ends_the_workflow(flow: Flow, step: str, seed: int) -> None:
@@ -58,7 +59,7 @@ def test_a_program_killed_at_any_moment_is_named_and_ends_the_workflow(flow: Flo
     assert f"step '{step}' " in ended.err
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(3))
 def test_when_penstock_is_killed_everything_ends(flow: Flow, seed: int) -> None:
     process, producer, consumer = started(flow)

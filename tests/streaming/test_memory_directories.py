@@ -93,6 +93,7 @@ def test_programs_see_directories_as_in_batch(home: Flow) -> None:
     assert seen(home, look, "--memory") == seen(home, look, "--batch")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("linked", [(), ("-static",)], ids=["with the library", "supervised"])
 def test_every_call_tells_the_same(home: Flow, tmp_path: Path, linked: tuple[str, ...]) -> None:
     if linked and why_not_supervised():

@@ -395,6 +395,7 @@ def test_a_described_layer_says_where_memory_is_and_how_much_may_be_taken(flow: 
         mount.rmdir()
 
 
+@pytest.mark.long
 def test_what_others_give_back_does_not_hide_what_files_take(flow: Flow, tmp_path: Path) -> None:
     told, others = tmp_path / "told", memory_dir() / "others"
     others.write_bytes(bytes(50_000_000))

@@ -78,7 +78,7 @@ MAKE = "for i in 1 2 3 4 5 6; do seq $i 200000 > part-$i; done; echo done > log"
 READ = "for i in 1 2 3 4 5 6; do sha256sum < part-$i; done"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("where", "count", "policy"),
     [

@@ -61,6 +61,7 @@ def test_a_link_that_is_cut_is_noticed_after_the_time_that_is_set(start: Callabl
         ended(writer)
 
 
+@pytest.mark.long
 def test_a_server_that_is_stopped_for_longer_than_that_takes_nobody_for_lost(start: Callable[[], Cluster]) -> None:
     """It has not heard of the others, who gave it more time than it gives them."""
     cluster = start()

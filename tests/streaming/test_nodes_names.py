@@ -105,7 +105,7 @@ raise SystemExit(-ctypes.CDLL(None).renameat2(-100, sys.argv[1].encode(), -100, 
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_reader_who_waits_gets_the_file_however_it_gets_its_name(
     start: Callable[[], Cluster], tmp_path: Path, way: str

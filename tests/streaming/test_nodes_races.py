@@ -40,7 +40,7 @@ def _run_races(folder: Path, homes: str, seed: int, count: int, prefetch: str = 
             one.expect()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("homes", _HOMES)
 def test_no_race_is_lost(tmp_path: Path, homes: str) -> None:
     _run_races(tmp_path, homes, seed=1, count=100)

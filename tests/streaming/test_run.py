@@ -403,6 +403,7 @@ def test_bad_input_is_an_error_that_says_what_to_do(flow: Flow) -> None:
     assert "nowhere" in flow.run().expect(2).err
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("limit", ["much", "0", "0GB", "-1", "4095B", "0.01", "1e30", "nan"])
 def test_a_limit_that_cannot_be_kept_is_refused_with_what_to_write(flow: Flow, limit: str) -> None:
     flow.toml('name = "x"\n[[step]]\nname = "a"\ncommand = "touch ran"\n')

@@ -144,7 +144,7 @@ def check(flow: Flow, acts: Path, drawn: list[Lane], folder: Path, *, replaced: 
 PROBED = Lane(("probe", "trunc"), ("read",), old=True, close=True, streamed=False, nap=300)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @example(drawn=[PROBED, dataclasses.replace(PROBED, acts=("probe", "append"), streamed=True)])
 @given(drawn=st.lists(lanes, min_size=8, max_size=16))
 def test_two_runs_give_what_two_batch_runs_give(flow: Flow, acts: Path, tmp_path: Path, drawn: list[Lane]) -> None:

@@ -92,6 +92,7 @@ def left(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() if path.is_file() else "" for path in found}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("fire", ["update", "no_update"])
 def test_what_they_leave_is_that_of_batch(tmp_path: Path, static: str, fire: str) -> None:
     results: dict[str, list[dict[str, str]]] = {"batch": [], "streamed": []}
@@ -130,6 +131,7 @@ STALLED = """
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_run_that_is_ended(flow: Flow, static: str, number: signal.Signals) -> None:
     """The fixture sees to it that no supervisor is left, either."""

@@ -227,6 +227,7 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert broken_links(path) == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_an_example_prints_its_recorded_output(path: Path, tmp_path: Path) -> None:
     skip_without_mpi(path.read_text())

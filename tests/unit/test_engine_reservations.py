@@ -90,6 +90,7 @@ def test_a_task_that_needs_much_starts_in_bounded_time_among_narrow_ones(need: R
     assert stream.starts_wide_within(1.5 * PATIENCE + 2 * seconds)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("need", NEEDS, ids=["units", "memory", "gang", "spread gang"])
 def test_without_reservations_it_would_starve(need: Requirements, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reservations, "PATIENCE", inf)

@@ -180,6 +180,7 @@ def test_they_decide_as_the_naive_set_where_all_nodes_order_tasks_alike(
         maintained.close()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", [Locality(), LoadBalance(), FifoData()], ids=lambda policy: policy.name)
 @settings(max_examples=25, deadline=None)
 @given(steps=histories(), cpus=st.integers(2, 4))
@@ -189,6 +190,7 @@ def test_they_decide_as_the_naive_set_on_one_node(policy: Policy, steps: list[St
     assert story(PersistentLists(policy), [cpus], steps) == expected
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", [Locality(), LoadBalance(), FifoData()], ids=lambda policy: policy.name)
 @settings(max_examples=25, deadline=None)
 @given(steps=histories(), cpus=st.lists(st.integers(2, 4), min_size=2, max_size=3))

@@ -316,6 +316,7 @@ def test_a_server_that_dies_is_an_error_and_not_a_hang() -> None:
     servers.stop()
 
 
+@pytest.mark.long
 def test_a_node_of_a_cluster_is_killed() -> None:
     servers = start_servers("redis-start:3?block_size=64KiB")
     store: Any = open_store(servers.url)
@@ -354,6 +355,7 @@ def silent() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("scheme", "words"),
     [
@@ -373,6 +375,7 @@ def test_a_server_without_tls_that_closes_is_told(cluster: StartedServers) -> No
         open_store(f"rediss://{first}?timeout=2s")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("said", "kind", "words"),
     [

@@ -379,6 +379,7 @@ def test_the_group_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("count", "told"), [(63, 0), (64, 1)])
 def test_more_steps_than_can_stream(count: int, told: int) -> None:
     many = graph(*({"name": f"s{number}", "output_stream": [f"o{number}"]} for number in range(count)))

@@ -62,12 +62,14 @@ def check(of_programs: list[list[Lane]], folder: Path) -> None:
 PRODUCER_GROUPS, CONSUMER_GROUPS = in_groups(PRODUCERS), in_groups(CONSUMERS)
 
 
+@pytest.mark.one_in(3)
 @SOME_RULES
 @pytest.mark.parametrize("producers", PRODUCER_GROUPS.values(), ids=PRODUCER_GROUPS)
 def test_what_programs_write_can_be_streamed(producers: list[Program], rules: Rules, tmp_path: Path) -> None:
     check([of_producer(producer, rules) for producer in producers], tmp_path)
 
 
+@pytest.mark.one_in(3)
 @SOME_RULES
 @pytest.mark.parametrize("consumers", CONSUMER_GROUPS.values(), ids=CONSUMER_GROUPS)
 def test_programs_read_what_is_still_being_written(consumers: list[Program], rules: Rules, tmp_path: Path) -> None:

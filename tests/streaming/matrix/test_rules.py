@@ -121,6 +121,7 @@ def reader_after(gates: Path) -> None:
     opened(gates, "read")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("order", [reader_before, reader_during, reader_after])
 def test_the_bytes_are_those_of_batch(order: Callable[[Path], None], tmp_path: Path) -> None:
     run(tmp_path, PAIRS, order)

@@ -30,6 +30,7 @@ FLOWS: dict[str, Callable[[Path], Flow]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", FLOWS.values(), ids=FLOWS)
 def test_a_workflow_has_the_results_of_batch(shape: Callable[[Path], Flow]) -> None:
     flow = shape(runs.programs())

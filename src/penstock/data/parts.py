@@ -7,6 +7,8 @@ what it was if the body fails: the process itself puts it back, or, should it be
 
 from __future__ import annotations
 
+import functools
+import pickle
 import struct
 from typing import Any, NamedTuple
 
@@ -39,7 +41,8 @@ class Part(NamedTuple):
         return region(self.offset, self.shape, self.strides, item)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _part, tuple(self)
+        # In strings: a pickler that looks for data asks about each object that it meets.
+        return _part, (pickle.dumps((*self[:4], self.writable, self.kept), 5), _packed(self.kind))
 
 
 class PartOfSlot(NamedTuple):
@@ -57,9 +60,26 @@ class PartOfSlot(NamedTuple):
         return _part_of_slot, tuple(self)
 
 
-def _part(*place: Any) -> Any:
+def _part(place: bytes, kind: bytes) -> Any:
     assert current.parts is not None
-    return current.parts.get(Part(*place))
+    segment, offset, shape, strides, writable, kept = pickle.loads(place)
+    return current.parts.get(Part(segment, offset, shape, strides, _unpacked(kind), writable, kept))
+
+
+def _packed(kind: Any) -> bytes:
+    # Of other types there may be two that are equal and have not the same metadata.
+    is_plain = not isinstance(kind, str) and kind[0].isbuiltin == 1
+    return _packed_once(kind) if is_plain else pickle.dumps(kind, 5)
+
+
+@functools.lru_cache(64)
+def _packed_once(kind: Any) -> bytes:
+    return pickle.dumps(kind, 5)
+
+
+@functools.lru_cache(64)
+def _unpacked(kind: bytes) -> Any:
+    return pickle.loads(kind)
 
 
 class PartOfWhole(NamedTuple):

@@ -32,8 +32,9 @@ class StreamLog:
 
     def tell(self, happening: Happening) -> None:
         """Record what happened."""
-        kind = getattr(records, type(happening).__name__)
-        self._log.append(kind(self._now(), **msgspec.structs.asdict(happening)))
+        if self._log.active:
+            kind = getattr(records, type(happening).__name__)
+            self._log.append(kind(self._now(), **msgspec.structs.asdict(happening)))
         if isinstance(happening, StepEnded):
             self._done += happening.status == 0
             self._failed += happening.status != 0

@@ -178,6 +178,18 @@ def test_dates() -> None:
     assert str(days[1]) == "2020-01-03"
 
 
+@task(part=INOUT, returns=1)
+def unit(part: Any) -> Any:
+    part += 1
+    return (part.dtype.metadata or {}).get("unit")
+
+
+def test_types_that_are_equal_and_say_different_things() -> None:
+    types = [np.dtype("f8"), np.dtype("f8", metadata={"unit": "m"}), np.dtype("f8", metadata={"unit": "s"})]
+    tables = [np.zeros((2, 3), one) for one in types]
+    assert wait_on([unit(table[0]) for table in tables]) == [None, "m", "s"]
+
+
 def test_memory_views_of_a_bytearray() -> None:
     data = bytearray(8)
     view = memoryview(data)

@@ -354,6 +354,7 @@ def test_if_the_guard_is_killed_too_the_next_start_puts_it_back(flow: Flow) -> N
     flow.toml(KEEPING.replace("20 0.01", "100000 0.01"))
     process = flow.start("run", "flow.toml", "--memory", "--no-log")
     eventually(lambda: flow.folder.is_symlink() and (flow.folder / "copy.txt").exists())
+    process.send_signal(signal.SIGSTOP)  # or it would notice that its steps die, and end in good order
     for child in psutil.Process(process.pid).children(recursive=True):
         child.kill()
     process.kill()

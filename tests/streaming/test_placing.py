@@ -44,6 +44,7 @@ def work(tmp_path: Path) -> Path:
 @pytest.fixture
 def folders(work: Path) -> Iterator[RunFolders]:
     folders = RunFolders("test", str(work), "", str(memory_dir()))
+    folders.make()
     yield folders
     folders.remove()
 
@@ -158,6 +159,7 @@ def place_and_die(work: Path, moment: int) -> int:
 
     sys.addaudithook(die_in_time)
     folders = RunFolders("killed", str(work), "", str(memory_dir()))
+    folders.make()
     placed = begun(work, folders)
     (work / "new.txt").touch()
     placed.end()

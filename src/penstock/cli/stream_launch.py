@@ -242,6 +242,7 @@ async def _run(
     try:
         hosting = Hosting(workflow, root, settings, log.tell)
         _heed_signals(hosting, received)
+        guard.mind(hosting.root)
         async with hosting:
             with view.following(hosting):
                 outcome = await run_steps(hosting, view.relay, log.tell, guard)
@@ -285,6 +286,7 @@ async def _run_batch(workflow: Workflow, root: str, output: str | None, guard: G
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
     root = true_root(root)
+    guard.mind(root)
     with lock_directory(root):
         repair(root)
         steps = await run_batch(workflow, root, view.relay, stopping, guard)
@@ -305,8 +307,8 @@ async def _serve(workflow: Workflow, root: str, request: Request, settings: Sett
     try:
         hosting = Hosting(workflow, root, settings, log.tell)
         _heed_signals(hosting, received)
+        guard.mind(hosting.root)
         async with hosting:
-            guard.mind(hosting.root)
             print(f"penstock: {workflow.name} is served in {hosting.root}", flush=True)
             await hosting.stopping.wait()
             await hosting.finish()

@@ -27,6 +27,7 @@ from penstock.streaming.processes import is_alive, started_at
 __all__ = ["Identity", "RunFolders", "living_servers", "lock_directory", "remove_remains", "remove_tree"]
 
 _STATE_FILE = "server.json"
+_TABLE = "table"
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class Identity(msgspec.Struct, frozen=True):
     @property
     def table(self) -> str:
         """Path of the shared table."""
-        return os.path.join(self.memory, "table")
+        return os.path.join(self.memory, _TABLE)
 
     @property
     def copies(self) -> str:
@@ -82,7 +83,7 @@ def _base(*, make: bool = True) -> str:
 
 
 class RunFolders:
-    """The folders of one server, made at its start and removed at its end."""
+    """The folders of one server, made by ``make`` at its start and removed at its end, or before it."""
 
     def __init__(self, name: str, root: str, source: str, memory_parent: str) -> None:
         mark = os.urandom(4).hex()
@@ -93,6 +94,9 @@ class RunFolders:
         pid = os.getpid()
         self.folder = os.path.join(_base(), f"stream-{readable}-{pid}-{mark}")
         self.identity = Identity(name, pid, started_at(pid), root, self.memory, source=source, folder=self.folder)
+
+    def make(self) -> None:
+        """Make them, once somebody has undertaken to remove them."""
         # In this order: whatever else there is of a server that is killed, its folder says so.
         os.makedirs(self.folder, mode=0o700)
         self.write()
@@ -123,6 +127,10 @@ def remove_tree(memory: str) -> None:
     """Remove a folder in memory; the kernel has made one in it that nobody may look into, for an overlay."""
     with contextlib.suppress(OSError):
         os.chmod(os.path.join(memory, "work", "work"), 0o700)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(memory):
+            if name != _TABLE:  # goes last: a folder with a table is removed by the next start, should this be killed
+                shutil.rmtree(os.path.join(memory, name), ignore_errors=True)
     shutil.rmtree(memory, ignore_errors=True)
 
 
@@ -172,8 +180,12 @@ def _sweep_memory(memory_parent: str, spared: set[str]) -> None:
     for name in os.listdir(memory_parent) if os.path.isdir(memory_parent) else ():
         ours = re.fullmatch(rf"penstock-{os.getuid()}-(\d+)-[0-9a-f]{{8}}", name)
         path = os.path.join(memory_parent, name)
-        if ours and path not in spared and not started_at(int(ours[1])) and os.path.exists(f"{path}/table"):
-            remove_tree(path)
+        if ours and path not in spared and not started_at(int(ours[1])):
+            if os.path.exists(os.path.join(path, _TABLE)):
+                remove_tree(path)
+            else:
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)  # killed before it had a table; what is not empty is not known to be ours
 
 
 @contextlib.contextmanager

@@ -3,17 +3,28 @@
 It is forked before anything else is started and waits at the end of a pipe. When the pipe breaks without a farewell,
 Penstock was killed by a signal that nobody can catch: the process groups of the steps are ended, the user's directory
 is put back, tables are removed. If the guard is killed too, the next start does the tidying.
+
+There is no moment at which it knows too little. It is told of a directory before that is put aside; a process that it
+has not been told of yet, or that has left its group, bears the guard's mark in its environment; and one that does not
+bear it yet, between fork and exec, holds the pipe open. The pipe breaks while Penstock still has its locks and counts
+as alive: so the guard waits for the end of the process as well.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
 
+from penstock.errors import ConfigError
+from penstock.streaming.processes import marked, signals_held
+
 __all__ = ["Guard"]
 
+#: names the guard in the environment of all that it ends
+_MARK = "_PENSTOCK_GUARD"
 #: seconds between asking and killing
 _GRACE = 1.0
 
@@ -22,12 +33,17 @@ class Guard:
     """Started by ``Guard()``, in a process that has no other threads yet."""
 
     def __init__(self) -> None:
+        mark = os.urandom(8).hex()
+        #: belongs into the environment of everything that is to end with Penstock
+        self.environment = {_MARK: mark}
         reading, self._pipe = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._pipe)
-            _stand_by(reading)
+        penstock = os.pidfd_open(os.getpid())
+        with signals_held():
+            self._pid = os.fork()
+            if self._pid == 0:
+                _stand_by(penstock, reading, self._pipe, mark)
         os.close(reading)
+        os.close(penstock)
 
     def cover(self, group: int) -> None:
         """End this process group if Penstock is killed."""
@@ -38,7 +54,7 @@ class Guard:
         self._say(f"-{group}")
 
     def mind(self, root: str) -> None:
-        """Put this directory back if Penstock is killed."""
+        """Put this directory back if Penstock is killed; said before it is put aside."""
         self._say(f"@{root}")
 
     def _say(self, text: str) -> None:
@@ -53,12 +69,11 @@ class Guard:
             os.waitpid(self._pid, 0)
 
 
-def _stand_by(reading: int) -> None:
+def _stand_by(penstock: int, reading: int, writing: int, mark: str) -> None:
     """The life of the guard; does not return."""
     try:
+        os.close(writing)
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
         # Who reads Penstock's output must see its end when Penstock ends.
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
@@ -68,12 +83,15 @@ def _stand_by(reading: int) -> None:
             text += piece
         words = [os.fsdecode(word) for word in text.split(b"\0") if word]
         if "done" not in words:
-            _tidy_up(words)
+            gone = select.poll()
+            gone.register(penstock, select.POLLIN)
+            gone.poll()
+            _tidy_up(words, f"{_MARK}={mark}")
     finally:
         os._exit(0)
 
 
-def _tidy_up(words: list[str]) -> None:
+def _tidy_up(words: list[str], mark: str) -> None:
     groups: dict[int, None] = {}
     for word in words:
         if word[0] == "+":
@@ -81,16 +99,20 @@ def _tidy_up(words: list[str]) -> None:
         elif word[0] == "-":
             groups.pop(int(word[1:]), None)
     for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL):
-        if number == signal.SIGKILL and any(map(_exists, groups)):
+        if number == signal.SIGKILL and (any(map(_exists, groups)) or marked(mark)):
             time.sleep(_GRACE)
         for group in groups:
             with contextlib.suppress(OSError):
                 os.killpg(group, number)
+        for pid in marked(mark):
+            with contextlib.suppress(OSError):
+                if os.getpgid(pid) not in groups:
+                    os.kill(pid, number)
     from penstock.streaming.folders import lock_directory, remove_remains
     from penstock.streaming.placement import repair
 
     for root in (word[1:] for word in words if word[0] == "@"):
-        with lock_directory(root):
+        with contextlib.suppress(ConfigError, OSError), lock_directory(root):  # who has it by now has repaired it
             repair(root)
     remove_remains()
 

@@ -133,6 +133,7 @@ class Hosting:
             raise ConfigError(f"the workflow's directory {self.root} does not exist; make it, or name another one")
         folders = RunFolders(self.workflow.name, self.root, self.workflow.source, self.settings.memory_at)
         self._stack.callback(folders.remove)
+        folders.make()
         files = self._place(folders)
         spellings = dict.fromkeys([os.path.realpath(files), self.root, self._given])
         table = Table.create(

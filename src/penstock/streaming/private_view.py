@@ -8,6 +8,9 @@ first; one that is removed leaves a mark there. ``changes`` reads from these wha
 The mount goes with the last process that sees it, so a kill leaves nothing but ``staging``, an empty folder or one with
 copies that had not got their names.
 
+Whether all this works is tried before, in a child that makes what it needs and removes it. Nobody else does, and no
+signal reaches it: Penstock may be interrupted or killed meanwhile.
+
 ``placement`` is the way where the kernel does not allow this; ``reason_against`` says why.
 """
 
@@ -23,6 +26,7 @@ from penstock.streaming.changes import Changes, is_directory, is_removal_mark, n
 from penstock.streaming.directories import Measure, measured
 from penstock.streaming.folders import RunFolders, remove_tree
 from penstock.streaming.mounts import bind, have_own_mounts, is_user_namespace_needed, mount_overlay, unmount
+from penstock.streaming.processes import signals_held
 
 __all__ = ["PrivateView", "reason_against"]
 
@@ -61,46 +65,61 @@ def _not_ours(root: str) -> str:
 
 def _try_in_child(root: str, memory: str) -> str:
     """Mount over the directory for a moment, where nobody sees it, and do what is hardest for such a mount."""
-    # Named and filled as what a server leaves: if this is killed, it is removed like that.
-    scratch = os.path.join(memory, f"penstock-{os.getuid()}-{os.getpid()}-{os.urandom(4).hex()}")
-    os.mkdir(scratch, 0o700)
+    reading, writing = os.pipe()
+    child = 0
     try:
-        open(os.path.join(scratch, "table"), "w", encoding="ascii").close()
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            _try_and_exit(root, scratch, writing)
+        with signals_held():
+            child = os.fork()
+            if child == 0:
+                _try_and_exit(root, memory, writing)
         os.close(writing)
         with open(reading, "rb") as answer:
             told = answer.read()
-        os.waitpid(child, 0)
-        return os.fsdecode(told[1:]) if told else "the trial was killed"
     finally:
-        remove_tree(scratch)
+        if child:
+            os.waitpid(child, 0)  # also when a signal came: then nothing is left of the trial when we end
+    return os.fsdecode(told[1:]) if told else "the trial was killed"
 
 
-def _try_and_exit(root: str, scratch: str, writing: int) -> None:
-    """Answers with a byte and the reason against it, if there is one."""
+def _try_and_exit(root: str, memory: str, writing: int) -> None:
+    """Answers with a byte and the reason against it, if there is one; does not return."""
     try:
-        name = os.path.basename(scratch)
+        os.setsid()  # a kill of our process group is not for this one: it has only moments to live
+        told = _tried(root, memory)
+    except OSError as error:
+        told = error.strerror or str(error)
+    except BaseException as error:
+        told = repr(error)
+    try:
+        os.write(writing, b"." + os.fsencode(told))
+    finally:
+        os._exit(0)
+
+
+def _tried(root: str, memory: str) -> str:
+    # Named and filled as what a server leaves: if this process is killed, it is removed like that.
+    name = f"penstock-{os.getuid()}-{os.getpid()}-{os.urandom(4).hex()}"
+    scratch = os.path.join(memory, name)
+    os.mkdir(scratch, 0o700)
+    try:
+        open(os.path.join(scratch, "table"), "w", encoding="ascii").close()
         below, upper, work = (os.path.join(scratch, part) for part in ("below", "upper", "work"))
         for folder in (os.path.join(below, name), upper, work):
             os.makedirs(folder)
         open(os.path.join(below, name, "removed"), "w", encoding="ascii").close()
         have_own_mounts()
         mount_overlay([below, root], upper, work, root)
-        # To make a directory again that was removed needs marks that not every kernel can leave in memory.
-        again = os.path.join(root, name)
-        os.unlink(os.path.join(again, "removed"))
-        os.rmdir(again)
-        os.mkdir(again)
-        told = "a removed directory that is made anew shows what was in it" if os.listdir(again) else ""
-    except OSError as error:
-        told = error.strerror or str(error)
-    except BaseException as error:
-        told = repr(error)
-    os.write(writing, b"." + os.fsencode(told))
-    os._exit(0)
+        try:
+            # To make a directory again that was removed needs marks that not every kernel can leave in memory.
+            again = os.path.join(root, name)
+            os.unlink(os.path.join(again, "removed"))
+            os.rmdir(again)
+            os.mkdir(again)
+            return "a removed directory that is made anew shows what was in it" if os.listdir(again) else ""
+        finally:
+            unmount(root)
+    finally:
+        remove_tree(scratch)
 
 
 class PrivateView:
@@ -202,12 +221,13 @@ class PrivateView:
 
     def end(self) -> None:
         """The programs are over: everything is the user's directory again."""
-        for place in reversed(self._mounted):
-            unmount(place)
-        self._mounted.clear()
-        shutil.rmtree(self.staging, ignore_errors=True)
+        try:
+            while self._mounted:
+                unmount(self._mounted.pop())
+        finally:
+            shutil.rmtree(self.staging, ignore_errors=True)
+            os.close(self._descriptor)
         self._folders.write()
-        os.close(self._descriptor)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "Watcher",
@@ -21,11 +21,15 @@ __all__ = [
     "die_with_parent",
     "ended",
     "is_alive",
+    "marked",
     "signal_all",
+    "signals_held",
     "started_at",
 ]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+#: what others send to have a program end
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 #: looked up here, since a child between fork and exec must not ask the loader for anything
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -66,6 +70,21 @@ def die_with_parent() -> None:
     Only for a parent without other threads.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Meanwhile, signals that ask for an end wait; a process that is forked here never hears any.
+
+    Without this, one that comes right after a fork makes a second Penstock of the child, which unwinds the stack of the
+    first and tidies up on its behalf.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Watcher:
@@ -132,6 +151,17 @@ def descendants() -> set[int]:
         new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found]
         found.update(new)
         waiting.extend(new)
+    return found
+
+
+def marked(variable: str) -> list[int]:
+    """The processes that were started with this, ``NAME=VALUE``, in their environment; as far as we may look."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                if variable.encode() in file.read().split(b"\0"):
+                    found.append(int(name))
     return found
 
 

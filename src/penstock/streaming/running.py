@@ -78,7 +78,6 @@ class _Run:
 
 async def run_steps(hosting: Hosting, relay: Relay, tell: Tell, guard: Guard) -> Outcome:
     """Start all steps and wait for their ends, or for a reason to stop."""
-    guard.mind(hosting.root)
     run = _Run(hosting, relay, tell, guard)
     hosting.on_tick = run.steps.collect
     try:

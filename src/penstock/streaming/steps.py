@@ -113,7 +113,7 @@ class Steps:
                 stdout=out[1],
                 stderr=err[1],
                 cwd=folder,
-                env=dict(environment),
+                env={**environment, **self._guard.environment},
                 start_new_session=True,
             )
         except OSError as error:
@@ -214,6 +214,7 @@ class Steps:
             while descendants() - self._spared and self._loop.time() < deadline:
                 await asyncio.sleep(0.02)
                 self.collect()
+        self._forget_gone()
         for descriptor in list(self._pipes):
             self._close(descriptor)
 

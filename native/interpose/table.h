@@ -274,7 +274,7 @@ enum ps_wait_kind {
 
 struct ps_waiting { /* 32 bytes */
     _Atomic uint32_t kind, slot;
-    _Atomic uint64_t start, end, since_ns; /* since: CLOCK_MONOTONIC */
+    _Atomic uint64_t start, end, since_ns; /* since: CLOCK_MONOTONIC; 0: it was let go on (ps_let_go_on) */
 };
 
 struct ps_process { /* 1 KiB; the first block of holdings is inside */
@@ -425,10 +425,14 @@ static inline bool ps_is_producer(uint32_t slot, uint32_t app) {
 /* The apps whose end or commit `app` waits for at this name; 0 = it never waits. A reader that produces the name too
  * (it lists a directory into which it writes, or updates a file in place) waits only for the producers upstream of it;
  * any other reader for all but those downstream of it. What is on another node has to be fetched for everybody. */
-static inline uint64_t ps_awaited_of(const struct ps_slot *slot, uint32_t app) {
+static inline uint64_t ps_awaited_where_it_is(const struct ps_slot *slot, uint32_t app) {
     uint64_t producers = ps_producers(slot), self = UINT64_C(1) << app;
-    if (atomic_load_explicit(&slot->flags, memory_order_relaxed) & PS_REMOTE) return producers | UINT64_C(1) << PS_APP_OTHER;
     return producers & self ? producers & ~self & ps_apps[app].before : producers & ~ps_apps[app].after;
+}
+static inline uint64_t ps_awaited_of(const struct ps_slot *slot, uint32_t app) {
+    if (atomic_load_explicit(&slot->flags, memory_order_relaxed) & PS_REMOTE)
+        return ps_producers(slot) | UINT64_C(1) << PS_APP_OTHER;
+    return ps_awaited_where_it_is(slot, app);
 }
 static inline uint64_t ps_awaited(uint32_t slot, uint32_t app) { return ps_awaited_of(ps_slot(ps_now(slot)), app); }
 
@@ -623,5 +627,8 @@ struct ps_wait_info {
     uint64_t start, end, since_ns;
 };
 PS_API uint32_t ps_waits(struct ps_wait_info *out, uint32_t most); /* who sleeps for what, now */
+/* The wait of a process that began then is over, whatever the slot says. Nothing if that wait has ended: another one began
+ * at another time. */
+PS_API void ps_let_go_on(uint32_t process, uint64_t since_ns);
 
 #endif

@@ -7,6 +7,8 @@ PS_API int psx_wait_range(uint32_t slot, uint32_t app, uint64_t start, uint64_t 
 PS_API int psx_wait_committed(uint32_t slot, uint32_t app);
 PS_API int psx_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end);
 PS_API uint64_t psx_awaited(uint32_t slot, uint32_t app);
+PS_API uint64_t psx_awaited_where_it_is(uint32_t slot, uint32_t app);
+PS_API bool psx_awaits_nobody(uint32_t slot, uint32_t app);
 PS_API void psx_set_limit(uint64_t limit);
 PS_API void psx_set_room(uint64_t room);
 PS_API uint64_t psx_taken(void);
@@ -25,6 +27,13 @@ int psx_wait_range(uint32_t slot, uint32_t app, uint64_t start, uint64_t end, in
 int psx_wait_committed(uint32_t slot, uint32_t app) { return ps_wait_committed(slot, app); }
 int psx_wait_room(uint32_t slot, uint32_t app, uint64_t start, uint64_t end) { return ps_wait_room(slot, app, start, end); }
 uint64_t psx_awaited(uint32_t slot, uint32_t app) { return ps_awaited(slot, app); }
+uint64_t psx_awaited_where_it_is(uint32_t slot, uint32_t app) {
+    return ps_awaited_where_it_is(ps_slot(ps_now(slot)), app);
+}
+bool psx_awaits_nobody(uint32_t slot, uint32_t app) { /* who has failed is over too, and was marked as failed before */
+    uint64_t awaited = psx_awaited_where_it_is(slot, app);
+    return !(awaited & ~atomic_load(&ps->over)) && !(awaited & atomic_load(&ps->failed));
+}
 
 /* What a program was at when it was killed, for tests of that. */
 void psx_lock_everything(void) {

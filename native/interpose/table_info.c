@@ -97,7 +97,8 @@ uint32_t ps_waits(struct ps_wait_info *out, uint32_t most) {
         if (atomic_load(&p->state) != PS_ALIVE) continue;
         for (uint32_t i = 0; i < PS_WAITS && count < most; i++) {
             uint32_t kind = atomic_load(&p->waits[i].kind);
-            if (kind == PS_WAIT_NOTHING || kind == PS_WAIT_CLAIMED) continue;
+            uint64_t since = atomic_load(&p->waits[i].since_ns);
+            if (kind == PS_WAIT_NOTHING || kind == PS_WAIT_CLAIMED || !since) continue;
             out[count++] = (struct ps_wait_info){
                 .process = process,
                 .kind = kind,
@@ -106,9 +107,18 @@ uint32_t ps_waits(struct ps_wait_info *out, uint32_t most) {
                 .pid = p->pid,
                 .start = p->waits[i].start,
                 .end = p->waits[i].end,
-                .since_ns = p->waits[i].since_ns,
+                .since_ns = since,
             };
         }
     }
     return count;
+}
+
+void ps_let_go_on(uint32_t process, uint64_t since_ns) {
+    struct ps_process *p = process_at(process);
+    for (uint32_t i = 0; i < PS_WAITS; i++) {
+        uint32_t slot = p->waits[i].slot;
+        uint64_t since = since_ns;
+        if (atomic_compare_exchange_strong(&p->waits[i].since_ns, &since, 0)) ps_wake(ps_slots + ps_now(slot));
+    }
 }

@@ -250,6 +250,7 @@ static int sleep_until(struct wait *wait) {
         if (ask) want(s, wait->start + ask);
         uint32_t seq = atomic_load(&s->seq);
         result = wait->verdict(wait, slot);
+        if (result == SLEEP_ON && shown && !atomic_load(&shown->since_ns)) result = 0;
         long woken = result == SLEEP_ON ? ps_futex_wait(&s->seq, seq, pause_after(slept, ahead)) : 0;
         atomic_fetch_sub(&s->waiters, 1);
         if (result != SLEEP_ON) break;

@@ -280,6 +280,17 @@ def relay(
 
 
 @contextmanager
+def news_through(
+    cluster: Cluster, text: str, holds_back: Callable[[str, bytes], bool], *, of: str = "a", prefetch: str = ""
+) -> Iterator[None]:
+    """Servers of which the others hear of one, the first if not told otherwise, only what is not held back."""
+    listed, real = int(cluster[of].address.rpartition(":")[2]), free_ports(1)[0]
+    with relay(listed, real, holds_back):
+        cluster.serve(text, prefetch=prefetch, listen={of: f"127.0.0.1:{real}"})
+        yield
+
+
+@contextmanager
 def on_loopback(folder: Path, count: int) -> Iterator[Cluster]:
     """Nodes a, b, c… that differ by their ports."""
     names = "abcdef"[:count]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.patience import becomes, eventually
-from tests.streaming.several_nodes import Cluster, ended, fetched, free_ports, on_loopback, relay
+from tests.streaming.several_nodes import Cluster, ended, fetched, news_through, on_loopback
 
 FLOW = """
     name = "names"
@@ -33,15 +33,6 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
     """Makes two nodes that are gone afterwards."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(on_loopback(tmp_path, 2))
-
-
-@contextmanager
-def news_through(cluster: Cluster, text: str, holds_back: Callable[[str, bytes], bool]) -> Iterator[None]:
-    """Servers of which the others hear of the first only what is not held back."""
-    listed, real = int(cluster["a"].address.rpartition(":")[2]), free_ports(1)[0]
-    with relay(listed, real, holds_back):
-        cluster.serve(text, listen={"a": f"127.0.0.1:{real}"})
-        yield
 
 
 def test_who_opens_a_file_before_its_new_name_has_come_all_the_way_reads_all_of_it(

@@ -19,7 +19,7 @@ from penstock.cli.stream_launch import NodesRequest, Request, launch_serve
 from penstock.errors import ConfigError
 from penstock.streaming.copies import CopyList, remove_copies
 from penstock.streaming.language.workflow import parse_workflow
-from penstock.streaming.nodes.fetching import Source
+from penstock.streaming.nodes.fetching import Final, Source
 from penstock.streaming.nodes.homes import hashed_node, home_of
 from penstock.streaming.nodes.http_wire import HttpError, answer_bytes, read_answer, read_head, request_bytes
 from penstock.streaming.nodes.peers import Node, chosen_node, read_nodes, read_token, split_address
@@ -291,9 +291,10 @@ class _SlowSource:
         start: int,
         least: int,
         end: int,
+        heard: dict[str, str],
         put: Callable[[int, memoryview], None],
         comes_to: Callable[[int, bool], None],
-    ) -> tuple[int, int | None]:
+    ) -> tuple[int, Final | None]:
         comes_to(start + 10, True)
         may_end = asyncio.Event()
         self.asked.put_nowait((start, may_end))
@@ -307,7 +308,8 @@ def test_the_next_request_is_made_while_the_last_one_is_answered() -> None:
         source, table = _SlowSource(), MagicMock(spec=Table, code=MagicMock())
         table.waits.return_value = []
         table.info.return_value = None
-        pulling = Pulling(table, 0, lambda file: [cast(Source, source)], lambda file: None, lambda file, why: None)
+        sources = [cast(Source, source)]
+        pulling = Pulling(table, 0, lambda file: sources, lambda file: None, lambda file, why: None, lambda file: {})
         file = _Bytes()
         pulling.add(file)
         pulling.want_all(file, kept=False)

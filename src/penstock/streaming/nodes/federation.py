@@ -21,7 +21,7 @@ from penstock.streaming.nodes.fetching import Source
 from penstock.streaming.nodes.hearing import Hearing
 from penstock.streaming.nodes.peers import NodeSettings
 from penstock.streaming.nodes.pulling import Pulling
-from penstock.streaming.nodes.records import HeardLeaving, Joined, Leaving, Needs, RemoteRecord
+from penstock.streaming.nodes.records import HeardLeaving, Joined, Leaving, Needs, RemoteRecord, quoted
 from penstock.streaming.nodes.remote_file import RemoteFile
 from penstock.streaming.nodes.replicas import Replicas
 from penstock.streaming.nodes.serving import Serving
@@ -51,8 +51,18 @@ class Federation:
         joined = Joined(own, _digest(server, settings))
         self._replicas = replicas
         self._feed = Feed(joined)
-        self._serving = Serving(server.table, self._replicas, self._feed, settings.token, server.read_journal)
-        self._pulling = Pulling(server.table, settings.prefetch, self._sources_of, self._arrived, self._lost)
+        self._serving = Serving(
+            server.table,
+            self._replicas,
+            self._feed,
+            settings.token,
+            server.read_journal,
+            self._any_lives,
+            self._caught_up,
+        )
+        self._pulling = Pulling(
+            server.table, settings.prefetch, self._sources_of, self._arrived, self._lost, self._to_hear
+        )
         self._hearing = Hearing(server, self._replicas, self._pulling, names, own, settings.prefetch, stop)
         self._telling = Telling(server, self._replicas, self._feed, self._is_remote)
         self._telling.failed_elsewhere = self._hearing.failed_elsewhere
@@ -181,6 +191,9 @@ class Federation:
         lives = not self._leaving and any(app.lives for app in self._server.apps.values())
         self._telling.report(needs=lives or self._pulling.busy)
 
+    def _any_lives(self, apps: int) -> bool:
+        return any(app.lives and apps & app.bit for app in self._server.apps.values())
+
     def _is_remote(self, name: str) -> bool:
         return name in self._pulling.files or self._replicas.is_copy(name)
 
@@ -213,6 +226,17 @@ class Federation:
     def _sources_of(self, file: RemoteFile) -> list[Source]:
         names = [file.maker] if file.only_from_maker else dict.fromkeys([self._hearing.home(file), file.maker])
         return [self._sources[name] for name in names if name in self._sources and not self._followers[name].gone]
+
+    def _to_hear(self, file: RemoteFile) -> dict[str, str]:
+        """Its maker may not know yet of the name that another node has given to it, or know another file by it."""
+        if file.mover in ("", file.maker):
+            return {}
+        heard = len(self._feed) if file.mover == self._settings.own.name else self._followers[file.mover].received
+        return {"Penstock-Heard": f"{quoted(file.mover)} {heard}"}
+
+    async def _caught_up(self, node: str, records: int) -> None:
+        if node in self._followers:
+            await self._followers[node].caught_up(records)
 
     def _arrived(self, file: RemoteFile) -> None:
         self._hearing.arrived(file)

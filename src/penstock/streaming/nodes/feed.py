@@ -116,14 +116,15 @@ class Follower:
         self._apply = apply
         #: told once, with a reason unless it left in order
         self._ended = ended
-        self._received = 0
+        #: records that were heard
+        self.received = 0
         self._more = asyncio.Event()
         #: when something was heard last, by the clock of the event loop
         self._heard_at = 0.0
 
     async def caught_up(self, told: int) -> None:
         """Return when the first ``told`` records have come, or none will come any more."""
-        while self._received < told and not self.gone:
+        while self.received < told and not self.gone:
             self._more.clear()
             await self._more.wait()
 
@@ -160,7 +161,7 @@ class Follower:
         async with asyncio.timeout(self._silence):
             reader, writer = await asyncio.open_connection(self.node.host, self.node.port, limit=LONGEST_LINE)
         try:
-            target = f"/feed?after={self._received}&node={quoted(self._expected.node)}"
+            target = f"/feed?after={self.received}&node={quoted(self._expected.node)}"
             writer.write(request_bytes(self.node.host, target, self._token))
             async with asyncio.timeout(self._silence):
                 answer = await read_answer(reader)
@@ -186,7 +187,7 @@ class Follower:
             case Beat():
                 pass
             case _:
-                self._received += 1
+                self.received += 1
                 if isinstance(record, Leaving):
                     self.leaving = True
                 self._apply(record)

@@ -6,18 +6,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from msgspec import Struct
 
 from penstock.streaming.nodes.connection import Connection
 from penstock.streaming.nodes.http_wire import Answer, HttpError, request_bytes
 from penstock.streaming.nodes.peers import Node
 from penstock.streaming.nodes.records import quoted
 
-__all__ = ["Source"]
+__all__ = ["Final", "Source"]
 
 _CONNECTS = 5.0
 _IDLE = 16
+
+
+class Final(Struct, frozen=True):
+    """How a file is that does not change any more."""
+
+    size: int
+    mode: int
+    mtime_ns: int
 
 
 class Source:
@@ -39,44 +49,80 @@ class Source:
         start: int,
         least: int,
         end: int,
+        heard: dict[str, str],
         put: Callable[[int, memoryview], None],
         comes_to: Callable[[int, bool], None],
-    ) -> tuple[int, int | None]:
+    ) -> tuple[int, Final | None]:
         """Have [start, least) put in its place, and of [least, end) what is there by then.
 
-        ``comes_to`` hears how far the answer goes before its bytes come, and whether the file goes on after that.
-        Returns how far it got, and the size of the file if that is final. FileNotFoundError: the node has no such file.
+        ``heard`` is what the node has to know before it answers. ``comes_to`` hears how far the answer goes before its
+        bytes come, and whether the file goes on after that; it raises if the name may stand for another file by then.
+        Returns how far it got, and how the file is if that is final. FileNotFoundError: the node has no such file.
         """
-        fields = {"Range": f"bytes={start}-{end - 1}", "Penstock-Least": str(least - start)}
+        fields = {"Range": f"bytes={start}-{end - 1}", "Penstock-Least": str(least - start), **heard}
         request = request_bytes(self.node.host, f"/files/{quoted(name)}", self._token, fields)
-        connection, answer = await self._ask(request)
-        try:
-            # By then it is known here too if the name stands for another file now.
-            await self._caught_up(int(answer.fields.get("penstock-told", 0)))
+        async with self._answered(request) as (connection, answer):
             match answer.status:
                 case 206:
                     end = start + int(answer.fields["content-length"])
                     comes_to(end, not answer.fields["content-range"].endswith(f"/{end}"))
-                    got, size = await self._take_body(connection, answer, put)
+                    got = await self._take_body(connection, answer, put)
                 case 416:
-                    size = int(answer.fields["content-range"].rpartition("/")[2])
                     got = start
                 case 404:
                     raise FileNotFoundError(f"{name!r} is not on node {self.node}")
                 case status:
                     raise HttpError(f"node {self.node} answered with status {status}")
+        return got, _final_of(answer)
+
+    async def fetch_as_it_is(
+        self,
+        name: str,
+        app: int,
+        start: int,
+        end: int,
+        heard: dict[str, str],
+        put: Callable[[int, memoryview], None],
+    ) -> tuple[int, int] | None:
+        """Have what there is of [start, end) put in its place, for a step that would not wait where the file is.
+
+        Returns how far it got, and the size of the file so far; None if the step has to wait for now, or the file is
+        final. FileNotFoundError: the node has no such file.
+        """
+        fields = {"Range": f"bytes={start}-{end - 1}", "Penstock-App": str(app), **heard}
+        request = request_bytes(self.node.host, f"/files/{quoted(name)}", self._token, fields)
+        async with self._answered(request) as (connection, answer):
+            match answer.status:
+                case 206:
+                    got = await self._take_body(connection, answer, put)
+                case 416:
+                    got = start
+                case 204:
+                    return None
+                case 404:
+                    raise FileNotFoundError(f"{name!r} is not on node {self.node}")
+                case status:
+                    raise HttpError(f"node {self.node} answered with status {status}")
+        return got, int(answer.fields["penstock-size"])
+
+    @asynccontextmanager
+    async def _answered(self, request: bytes) -> AsyncIterator[tuple[Connection, Answer]]:
+        """The answer to a request, once it is known here what the names in it stand for; its body is to be taken."""
+        connection, answer = await self._ask(request)
+        try:
+            await self._caught_up(int(answer.fields.get("penstock-told", 0)))
+            yield connection, answer
         except FileNotFoundError:
             self._idle.append(connection)
             raise
         except BaseException:
             connection.close()
             raise
-        self.requests += 1
+        self.requests += answer.status != 204
         if len(self._idle) < _IDLE:
             self._idle.append(connection)
         else:
             connection.close()
-        return got, size
 
     async def sees(self, mark: str) -> bool:
         """Whether a mark in this node's directory is in the other's too: then they are one."""
@@ -93,11 +139,8 @@ class Source:
             connection = await Connection.open(self.node.host, self.node.port)
         return connection, await connection.exchange(request)
 
-    async def _take_body(
-        self, connection: Connection, answer: Answer, put: Callable[[int, memoryview], None]
-    ) -> tuple[int, int | None]:
-        span, _, total = answer.fields["content-range"].removeprefix("bytes ").partition("/")
-        at = int(span.partition("-")[0])
+    async def _take_body(self, connection: Connection, answer: Answer, put: Callable[[int, memoryview], None]) -> int:
+        at = int(answer.fields["content-range"].removeprefix("bytes ").partition("-")[0])
 
         def put_next(piece: memoryview) -> None:
             nonlocal at
@@ -106,10 +149,18 @@ class Source:
             self.received += len(piece)
 
         await connection.take(int(answer.fields["content-length"]), put_next)
-        return at, None if total == "*" else int(total)
+        return at
 
     def close(self) -> None:
         """Hang up."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
+
+
+def _final_of(answer: Answer) -> Final | None:
+    total = answer.fields["content-range"].rpartition("/")[2]
+    if total == "*":
+        return None
+    mode, _, mtime_ns = answer.fields["penstock-final"].partition(" ")
+    return Final(int(total), int(mode), int(mtime_ns))

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 
 from penstock.streaming.apps import Elsewhere, State
+from penstock.streaming.nodes.fetching import Final
 from penstock.streaming.nodes.homes import home_of
 from penstock.streaming.nodes.pulling import Pulling
 from penstock.streaming.nodes.records import (
@@ -207,8 +208,9 @@ class Hearing:
         file = self._pulling.files.get(unquoted(record.name))
         if file is None:
             return
-        file.mode, file.mtime_ns = record.mode, record.mtime_ns
-        self._pulling.learn(file, record.size)
+        self._pulling.learn(file, Final(record.size, record.mode, record.mtime_ns))
+        if file.complete:
+            self._table.commit(file.slot)  # a program here has changed its name: by the new one it is final too
         self._fetch_unasked(file)
         self._server.read_journal()
 
@@ -241,8 +243,11 @@ class Hearing:
         if not moving:
             self._displace(new)
         for file, name in moving:
+            file.mover = node
             self._follow(file, name)
         self._server.read_journal()
+        if new in self._ahead:
+            self._moved(*self._ahead.pop(new))
 
     def _at_or_below(self, name: str, info: Info) -> list[RemoteFile]:
         if not info.flags & Flag.DIRECTORY:
@@ -301,6 +306,7 @@ class Hearing:
                 self._displace(target.name)
             return
         self._pulling.rename(file, target.name, target.slot)
+        file.mover = self._own
         if file.complete:
             self._table.set_flags(target.slot, 0, Flag.REMOTE)  # all of it is here: the rule of its new name counts
         else:

@@ -26,6 +26,7 @@ LONGEST_HEAD = 32 << 10
 HEAD_ENDS = b"\r\n\r\n"
 REASONS = {
     200: "OK",
+    204: "No Content",
     206: "Partial Content",
     400: "Bad Request",
     401: "Unauthorized",

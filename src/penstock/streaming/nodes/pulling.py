@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from penstock.streaming.nodes.fetching import Source
+from penstock.streaming.nodes.fetching import Final, Source
 from penstock.streaming.nodes.http_wire import HttpError
 from penstock.streaming.nodes.remote_file import Asked, RemoteFile
 from penstock.streaming.table import Flag, Table, Wait, WaitKind
@@ -34,10 +35,25 @@ _AGAIN = 0.2
 _SOON = 0.02
 #: seconds after which a file that its maker does not have is lost
 _MISSED = 3.0
+#: a wait of so many nanoseconds may be one for the end of the own step
+_LONG_NS = 1_000_000_000
+_ENDLESS = 1 << 62
 
 
 class _NotStored(Exception):
     """Bytes have come, but there is no room for them, or no way to write them."""
+
+
+class _AnotherName(Exception):
+    """What was asked for by its old name may be another file."""
+
+
+@contextlib.contextmanager
+def _storing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _NotStored(f"it cannot be stored on this node: {error.strerror}") from None
 
 
 class Pulling:
@@ -50,6 +66,7 @@ class Pulling:
         sources: Callable[[RemoteFile], list[Source]],
         arrived: Callable[[RemoteFile], None],
         lost: Callable[[RemoteFile, str], None],
+        heard: Callable[[RemoteFile], dict[str, str]],
     ) -> None:
         self._table = table
         self._prefetch = prefetch
@@ -57,11 +74,15 @@ class Pulling:
         self._sources = sources
         self._arrived = arrived
         self._lost = lost
+        #: what a node has to have heard before it answers a question for the file
+        self._heard = heard
         self.files: dict[str, RemoteFile] = {}
         self._by_slot: dict[int, RemoteFile] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
         #: files on their way that this node is the home of
         self._homed: set[RemoteFile] = set()
+        #: waits of steps for what they make themselves, by process and time of their beginning
+        self._own_waits: set[tuple[int, int]] = set()
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
@@ -91,16 +112,21 @@ class Pulling:
         """It has another name now."""
         self._forget(file)
         file.name, file.slot = name, slot
+        file.moves += 1
         self.add(file)
 
-    def learn(self, file: RemoteFile, size: int) -> None:
+    def learn(self, file: RemoteFile, final: Final) -> None:
         """It is final, with this size: its ranges may be read one by one, whatever its rule says."""
         if file.ended or file.size is not None:
             return
-        if file.was_final is not None and file.was_final != (size, file.mtime_ns):
+        file.mode, file.mtime_ns = final.mode, final.mtime_ns
+        starts_over = file.was_final is not None and file.was_final != (final.size, final.mtime_ns)
+        if starts_over:
             file.start_over()
             self._table.code.ps_truncated(file.slot, 0)
-        file.size = size
+        file.size = final.size
+        if starts_over and file in self._homed:
+            self.want_all(file, kept=True)
         self._table.set_flags(file.slot, Flag.STREAMED, 0)
         self._finish_if_complete(file)
         file.stirred.set()
@@ -126,6 +152,7 @@ class Pulling:
             file = self._by_slot.get(wait.slot) or self._by_slot.get(self._table.code.ps_now(wait.slot))
             if file is not None and not file.ended:
                 self._ask_for(file, wait)
+                self._ask_for_own(file, wait)
 
     def want_all(self, file: RemoteFile, *, kept: bool) -> None:
         """Fetch a file without being asked; if it is kept here, others go on until it has come."""
@@ -140,7 +167,10 @@ class Pulling:
             file.whole = True
         elif wait.kind is WaitKind.RANGE:
             file.front, file.position = wait.start, max(file.position, wait.end)
-            for start, end in file.gaps(wait.start, wait.end):
+            gaps = file.gaps(wait.start, wait.end)
+            if not gaps and not self._is_streamed(file):
+                file.whole = True  # it is here, but by its new name nobody reads it before it is final: find out
+            for start, end in gaps:
                 if not file.is_coming(start):
                     self._start(file, self._fetch(file, file.ask(start, end), end + self._prefetch))
         else:
@@ -149,6 +179,10 @@ class Pulling:
         if not file.pumping and (file.whole or self._prefetch):
             file.pumping = True
             self._start(file, self._pump(file))
+
+    def _is_streamed(self, file: RemoteFile) -> bool:
+        info = self._table.info(file.slot)
+        return info is not None and bool(info.flags & Flag.STREAMED)
 
     def _start(self, file: RemoteFile, work: Coroutine[Any, Any, None]) -> None:
         def done(task: asyncio.Task[None]) -> None:
@@ -196,14 +230,13 @@ class Pulling:
         least = asked.end
         try:
             while not file.ended:
-                name = file.name
-                got, size = await self._fetch_once(file, asked, least, end)
-                if size is not None and (file.name != name or file.was_final is not None):
-                    size = None  # by which of its names it is final is told by its maker
-                    await asyncio.sleep(_SOON)
-                elif size is not None:
-                    self.learn(file, size)
-                if got >= least or size is not None:
+                moves = file.moves
+                got, final = await self._fetch_once(file, asked, least, end)
+                if final is not None and file.moves != moves:
+                    final = None  # it was by a name that it does not have any more
+                elif final is not None:
+                    self.learn(file, final)
+                if got >= least or final is not None:
                     break
                 asked.start = max(asked.start, got)
                 if file.size is not None and asked.start >= file.size:
@@ -214,16 +247,18 @@ class Pulling:
         self._finish_if_complete(file)
         self.look()  # others may wait for what begins where this one began
 
-    async def _fetch_once(self, file: RemoteFile, asked: Asked, least: int, end: int) -> tuple[int, int | None]:
+    async def _fetch_once(self, file: RemoteFile, asked: Asked, least: int, end: int) -> tuple[int, Final | None]:
+        moves = file.moves
+
         def put(offset: int, data: memoryview) -> None:
             if not file.ended:
-                try:
+                with _storing():
                     file.put(offset, data)
-                except OSError as error:
-                    raise _NotStored(f"it cannot be stored on this node: {error.strerror}") from None
                 self._table.code.psx_seen(file.slot, offset, offset + len(data))
 
         def comes_to(reached: int, goes_on: bool) -> None:
+            if file.moves != moves:
+                raise _AnotherName
             asked.comes_to(reached, goes_on=goes_on)
             file.stirred.set()
 
@@ -231,9 +266,12 @@ class Pulling:
         sources = self._sources(file)
         for source in sources:
             try:
-                answer = await source.fetch(file.name, asked.start, least, end, put, comes_to)
+                heard = self._heard(file)
+                answer = await source.fetch(file.name, asked.start, least, end, heard, put, comes_to)
                 file.missing_since = None
                 return answer
+            except _AnotherName:
+                return asked.start, None
             except FileNotFoundError as error:
                 if source is sources[-1]:
                     pause = _SOON
@@ -245,6 +283,74 @@ class Pulling:
                 pass  # the next one, or again: whether a node is gone is decided by its feed
         await asyncio.sleep(pause)
         return asked.start, None
+
+    # --- what a step makes, read by itself ----------------------------------------------------------------------------
+
+    def _ask_for_own(self, file: RemoteFile, wait: Wait) -> None:
+        """A step must not wait for the end of what it makes itself, or steps after it: it would wait for its own end.
+
+        Where the file is, it would read what there is by then. Who makes a file is known best there: whoever waits for
+        long asks too.
+        """
+        key = wait.process, wait.since_ns
+        if wait.kind not in (WaitKind.RANGE, WaitKind.COMMITTED) or file.size is not None or key in self._own_waits:
+            return
+        info = self._table.info(file.slot)
+        if info is None:
+            return
+        awaited = self._table.code.psx_awaited_where_it_is(file.slot, wait.app)
+        if info.producers & ~awaited or time.monotonic_ns() > wait.since_ns + _LONG_NS:
+            self._own_waits.add(key)
+            self._start(file, self._serve_own(file, wait))
+
+    async def _serve_own(self, file: RemoteFile, wait: Wait) -> None:
+        """Ask the maker until the wait is over, or the file is final and comes like any other."""
+        try:
+            while not file.ended and file.size is None and self._still(wait):
+                pause = _SOON
+                try:
+                    for source in self._sources(file)[-1:]:
+                        if await self._fetch_as_it_is(file, wait, source):
+                            self._table.code.ps_let_go_on(wait.process, wait.since_ns)
+                            return
+                except FileNotFoundError:
+                    pass  # its name is just being changed, or whoever fetches it finds out
+                except (OSError, HttpError, ValueError, KeyError, TimeoutError):
+                    pause = _AGAIN
+                await asyncio.sleep(pause)
+        except _NotStored as error:
+            self._lost(file, str(error))
+        finally:
+            self._own_waits.discard((wait.process, wait.since_ns))
+
+    def _still(self, wait: Wait) -> bool:
+        return any(one.process == wait.process and one.since_ns == wait.since_ns for one in self._table.waits())
+
+    async def _fetch_as_it_is(self, file: RemoteFile, wait: Wait, source: Source) -> bool:
+        """Have all put in its place that there is of what somebody waits for; whether that was so."""
+        moves = file.moves
+
+        def still_counts() -> bool:
+            return not file.ended and file.size is None and file.moves == moves
+
+        def put(offset: int, data: memoryview) -> None:
+            if still_counts():
+                with _storing():
+                    file.put_for_now(offset, data)
+
+        at, end = (wait.start, wait.end) if wait.kind is WaitKind.RANGE else (0, _ENDLESS)
+        while True:
+            until = min(end, at + _CHUNK)
+            answer = await source.fetch_as_it_is(file.name, wait.app, at, until, self._heard(file), put)
+            if answer is None or not still_counts():
+                return False
+            at, size = answer
+            if at >= min(end, size):
+                with _storing():
+                    file.ends_for_now(size)
+                return True
+
+    # --- how it ends --------------------------------------------------------------------------------------------------
 
     def _miss(self, file: RemoteFile, error: FileNotFoundError) -> None:
         """A name that is just being changed is not there for a moment, neither the old one nor the new one."""

@@ -44,6 +44,10 @@ class RemoteFile:
         self.mtime_ns: int | None = None
         #: its name has stood for another file before, of which other nodes than the maker may still have copies
         self.only_from_maker = False
+        #: how often its name was changed: what was asked for by an earlier one may be of another file
+        self.moves = 0
+        #: the node that has changed its name last
+        self.mover = ""
         #: known once it is final
         self.size: int | None = None
         #: size and time of change when it was final by an earlier name
@@ -71,6 +75,18 @@ class RemoteFile:
         for descriptor in self.descriptors:
             _write(descriptor, offset, data)
         self.have.add(offset, offset + len(data))
+
+    def put_for_now(self, offset: int, data: memoryview) -> None:
+        """Bytes have come that may yet change: for its own step, and nobody else."""
+        for descriptor in self.descriptors:
+            _write(descriptor, offset, data)
+
+    def ends_for_now(self, size: int) -> None:
+        """The file is not longer than that where it is, for now."""
+        size = max(size, *(end for _, end in self.have.ranges), 0)
+        for descriptor in self.descriptors:
+            if os.fstat(descriptor).st_size > size:
+                os.ftruncate(descriptor, size)
 
     @property
     def complete(self) -> bool:

@@ -4,7 +4,12 @@
     GET /feed?after=N      records from number N on, in chunks, without end; ``&node=NAME`` says who listens
     GET /files/NAME        ``Range: bytes=A-B``: the answer comes as soon as ``Penstock-Least`` bytes of it may be read
                            by the rules, with all that may be read by then; 416 with the size of a file that is shorter.
-                           ``Penstock-Told`` is how many records say what the name stands for
+                           ``Penstock-Told`` is how many records say what the name stands for, ``Penstock-Final`` the
+                           mode and the time of change of a final file.
+                           ``Penstock-Heard: NODE N`` asks for an answer of one who has heard so many records of that
+                           node: it may have changed the name.
+                           With ``Penstock-App``, a number: all that is there, as soon as that step would not wait for
+                           more on this node (``Penstock-Size`` is the size so far); 204 if it has to wait for now
 
 Only names that the shared table knows are served. While a range is not there yet the request waits, and nothing else
 does. Bytes go from the page cache to the socket by ``sendfile``.
@@ -15,9 +20,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-from collections.abc import Callable
+import stat
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from ctypes import c_bool, c_int, c_uint32, c_uint64
+from typing import IO
 from urllib.parse import parse_qs
 
 from penstock.errors import ConfigError
@@ -25,7 +32,7 @@ from penstock.streaming.nodes.feed import Feed
 from penstock.streaming.nodes.http_wire import Head, HttpError, answer_bytes, read_head
 from penstock.streaming.nodes.records import unquoted
 from penstock.streaming.nodes.replicas import Replicas
-from penstock.streaming.table import Flag, Info, Table
+from penstock.streaming.table import OTHER, Flag, Info, Table
 
 __all__ = ["Serving"]
 
@@ -33,6 +40,11 @@ __all__ = ["Serving"]
 _LOOKS = ((0.05, 0.001), (1.0, 0.005), (float("inf"), 0.02))
 #: seconds between two questions to the kernel
 _WITNESS = 0.02
+#: seconds between two looks whether a step may read what it makes, and after which it has to ask again
+_OWN_LOOK = 0.02
+_OWN_WAIT = 1.0
+#: of ``enum ps_commit_kind``
+_ON_TERMINATION = 0
 
 
 class _NotFound(Exception):
@@ -43,7 +55,14 @@ class Serving:
     """Answers the servers of other nodes."""
 
     def __init__(
-        self, table: Table, replicas: Replicas, feed: Feed, token: str, read_journal: Callable[[], None]
+        self,
+        table: Table,
+        replicas: Replicas,
+        feed: Feed,
+        token: str,
+        read_journal: Callable[[], None],
+        any_lives: Callable[[int], bool],
+        heard: Callable[[str, int], Awaitable[None]],
     ) -> None:
         self._table = table
         # Exported by the library, but of no use to anybody but this.
@@ -53,6 +72,10 @@ class Serving:
         self._replicas = replicas
         self._feed = feed
         self._read_journal = read_journal
+        #: whether one of the steps of a mask runs on this node
+        self._any_lives = any_lives
+        #: returns when so many records of another node were heard
+        self._heard = heard
         self._token = token.encode()
         self._listening: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -100,7 +123,10 @@ class Serving:
             await self._send_feed(query, writer)
         elif path.startswith("/files/"):
             try:
-                await self._send_range(unquoted(path.removeprefix("/files/")), head, reader, writer)
+                node, _, records = head.fields.get("penstock-heard", " 0").rpartition(" ")
+                await self._heard(unquoted(node), _number(records))
+                send = self._send_as_it_is if "penstock-app" in head.fields else self._send_range
+                await send(unquoted(path.removeprefix("/files/")), head, reader, writer)
             except _NotFound:
                 await _plain(writer, 404, self._told())
         elif path.startswith("/marks/"):
@@ -132,22 +158,87 @@ class Serving:
         except (OSError, ValueError):
             raise _NotFound from None
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            size = os.fstat(descriptor).st_size
+            about = os.fstat(descriptor)
             final = bool(info.flags & Flag.COMMITTED)
-            total = str(size) if final else "*"
-            if final and start >= size:
-                await _plain(writer, 416, {"Content-Range": f"bytes */{size}", **self._told()})
+            total = str(about.st_size) if final else "*"
+            fields = self._told()
+            if final:
+                fields["Penstock-Final"] = f"{stat.S_IMODE(about.st_mode)} {about.st_mtime_ns}"
+            if final and start >= about.st_size:
+                await _plain(writer, 416, {"Content-Range": f"bytes */{total}", **fields})
                 return
             # What is readable beyond the asked range's first part, as far as that is known without a gap.
-            end = min(end, size if final else max(least, info.solid))
-            fields = {"Content-Length": str(end - start), "Content-Range": f"bytes {start}-{end - 1}/{total}"}
-            writer.write(answer_bytes(206, fields | self._told()))
-            await writer.drain()
-            loop = asyncio.get_running_loop()
-            sent = await loop.sendfile(writer.transport, file, start, end - start)
-            self.sent += sent
-            if sent < end - start:  # it became shorter: the reader must not wait for the rest
-                writer.transport.abort()
+            end = min(end, about.st_size if final else max(least, info.solid))
+            await self._send_bytes(file, start, end, total, fields, writer)
+
+    async def _send_bytes(
+        self, file: IO[bytes], start: int, end: int, total: str, fields: dict[str, str], writer: asyncio.StreamWriter
+    ) -> None:
+        about = {"Content-Length": str(end - start), "Content-Range": f"bytes {start}-{end - 1}/{total}"}
+        writer.write(answer_bytes(206, about | fields))
+        await writer.drain()
+        loop = asyncio.get_running_loop()
+        sent = await loop.sendfile(writer.transport, file, start, end - start)
+        self.sent += sent
+        if sent < end - start:  # it became shorter: the reader must not wait for the rest
+            writer.transport.abort()
+
+    # --- what a step makes, read by itself on another node --------------------------------------------------------
+
+    async def _send_as_it_is(
+        self, name: str, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        start, end = _asked_range(head)
+        app = _number(head.fields["penstock-app"])
+        if app > OTHER:
+            raise HttpError("no such step")
+        info = await self._open_to(name, app, reader)
+        if info is None:
+            await _plain(writer, 204, self._told())
+            return
+        try:
+            descriptor = self._replicas.open_for_reading(info.name)
+        except (OSError, ValueError):
+            raise _NotFound from None
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            size = os.fstat(descriptor).st_size
+            fields = {"Penstock-Size": str(size), **self._told()}
+            if start >= size:
+                await _plain(writer, 416, {"Content-Range": "bytes */*", **fields})
+            else:
+                await self._send_bytes(file, start, min(end, size), "*", fields, writer)
+
+    async def _open_to(self, name: str, app: int, reader: asyncio.StreamReader) -> Info | None:
+        """Wait until a step may read a file that is not final; None if that takes long, or the file is final."""
+        waited = 0.0
+        slot = self._table.lookup(name)
+        while True:
+            info = self._found(slot)
+            if info.punched:
+                raise _NotFound
+            if info.flags & Flag.COMMITTED or waited >= _OWN_WAIT:
+                return None
+            if self._awaits_nobody(info, app):
+                self._table.set_flags(info.slot, Flag.READS_BACK, 0)
+                return info
+            if reader.at_eof():
+                raise ConnectionResetError("nobody waits for the answer")
+            await asyncio.sleep(_OWN_LOOK)
+            waited += _OWN_LOOK
+
+    def _awaits_nobody(self, info: Info, app: int) -> bool:
+        """Whether a program of the step would not wait for the file on this node.
+
+        A rule by which the file is final while its makers run is heeded all the same: that ends the wait. Not so if the
+        file was closed and is not final yet, or nobody is left to close it.
+        """
+        if not self._table.code.psx_awaits_nobody(info.slot, app):
+            return False
+        if info.file.commit == _ON_TERMINATION:
+            return True
+        return not info.writers and (info.closes > 0 or not self._any_lives(info.producers))
+
+    # --- what an answer is worth ----------------------------------------------------------------------------------
 
     def _told(self) -> dict[str, str]:
         """A file that has another name by now, or is gone, is in the feed before it is missed in an answer."""

@@ -324,3 +324,39 @@ def test_a_map_that_is_dropped_still_runs() -> None:
     square.map(range(10))
     penstock.barrier()
     assert wait_on(bag) == [1]
+
+
+def reused() -> Iterator[list[int]]:
+    """One list, with another content each time."""
+    item: list[int] = []
+    for number in range(4):
+        item[:] = [number] * 3
+        yield item
+
+
+def test_items_are_as_they_were_when_they_came() -> None:
+    expected = [0, 3, 6, 9]
+    assert total.map(reused()).results() == expected
+    assert total.map(item for item in reused()).results() == expected
+    assert total.map(map(list.copy, reused())).results() == expected
+
+    class Items:
+        def __iter__(self) -> Iterator[list[int]]:
+            return reused()
+
+    assert total.map(Items()).results() == expected
+
+
+def test_items_before_one_that_needs_a_call_of_its_own_are_as_they_were() -> None:
+    def items() -> Iterator[Any]:
+        yield from reused()
+        yield np.ones(100_000)
+        yield from reused()
+
+    assert wait_on(list(total.map(items()))) == [0, 3, 6, 9, 100_000, 0, 3, 6, 9]
+
+
+def test_numbers_first_and_then_something_else() -> None:
+    assert wait_on(list(plain.map(iter([1, 2.5, None, [3], 4])))) == [1, 2.5, None, [3], 4]
+    assert plain.map(iter(range(5))).results() == list(range(5))
+    assert plain.map(iter([])).results() == []

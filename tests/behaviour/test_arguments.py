@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -532,6 +533,63 @@ def test_a_result_that_cannot_be_pickled_names_the_task() -> None:
 
     with pytest.raises(SerializationError, match="bad_result"):
         bad_result().result()
+
+
+def test_open_text_files_are_refused_wherever_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("a\nb\n")
+
+    @task(returns=1)
+    def opened(name: str) -> Any:
+        return open(name)
+
+    with open(path) as file:
+
+        @task(returns=1)
+        def line() -> str:
+            return file.readline()
+
+        for call in (line, lambda: make(file), lambda: make([file]), lambda: opened(str(path)).result()):
+            with pytest.raises(SerializationError, match=r"open file .*lines.*path"):
+                call()
+        assert file.readline() == "a\n"
+
+
+# --- defaults that a body changes ---------------------------------------------------------------------------------
+
+
+@task(returns=1)
+def seen(value: int, before: list[int] = [], *, times: dict[int, int] = {}) -> Any:  # noqa: B006
+    before.append(value)
+    times[value] = times.get(value, 0) + 1
+    return before, times
+
+
+@task(returns=1)
+def seen_twice(value: int) -> Any:
+    return [seen(value).result(), seen(value).result()]
+
+
+def test_a_default_that_a_body_changes_is_that_of_the_program_for_every_call() -> None:
+    alone = [([value], {value: 1}) for value in range(6)]
+    assert wait_on([seen(value) for value in range(6)]) == alone
+    assert wait_on(list(seen.map(range(6)))) == alone
+    assert wait_on(seen_twice(3)) == [alone[3], alone[3]]
+    assert wait_on(seen_twice(3)) == [alone[3], alone[3]]
+    assert seen(1, [5]).result() == ([5, 1], {1: 1})
+    assert seen(1, times={1: 1}).result() == ([1], {1: 2})
+
+
+def test_a_default_that_the_program_changes_is_so_for_calls_to_come() -> None:
+    @task(returns=1)
+    def first(values: list[int] = [1]) -> int:  # noqa: B006
+        return values[0]
+
+    assert first().result() == 1
+    first.__wrapped__.__defaults__[0][0] = 2
+    assert first().result() == 2
+    first.__wrapped__.__defaults__ = ([3],)
+    assert first().result() == 3
 
 
 def test_a_failed_call_leaves_the_objects_as_they_were() -> None:

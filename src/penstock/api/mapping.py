@@ -40,6 +40,7 @@ def map_calls(task: Task[..., T], iterables: tuple[Any, ...]) -> Mapped[T] | Cal
     calls: Iterable[tuple[Any, ...]] = zip(*iterables, strict=False)
     plain = not declaration.directions and declaration.returns <= 1 and not inside_task() and declaration.mpi is None
     plain = plain and not declaration.streams and not declaration.generator and declaration.label is None
+    plain = plain and not declaration.own_defaults  # each call is given its own
     plain = plain and not session.current().simulated  # each call has a duration of its own there
     if not plain:
         return Calls(task(*args) for args in calls)

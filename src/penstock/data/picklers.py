@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import io
 import pickle
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 from penstock.data.admission import FREE, Admission, Claim, Overdrawn, estimate
 from penstock.data.own_classes import leave_own_classes
 
-__all__ = ["Pickled", "names_main", "pickled", "pickled_specially"]
+__all__ = ["Pickled", "by_value", "names_main", "pickled", "pickled_specially"]
 
 #: the stream in parts, the buffers beside it, and the claim on memory, which is released once they are stored
 Pickled = tuple[list[bytes], list[pickle.PickleBuffer], Claim | None]
@@ -111,6 +112,13 @@ def _by_value() -> type[pickle.Pickler]:
         dispatch_table = cloudpickle.Pickler.dispatch_table.new_child(_ours)
 
     return ByValue
+
+
+def by_value(obj: object) -> bytes:
+    """The pickle of a function or class that others cannot import, with all that it needs."""
+    file = io.BytesIO()
+    _by_value()(file, 5).dump(obj)
+    return file.getvalue()
 
 
 def _learn_reducers() -> None:
@@ -262,5 +270,15 @@ def _view(buffer: Any, format: str, shape: tuple[int, ...]) -> memoryview:
     return shaped
 
 
+def _reduce_text_file(file: io.TextIOWrapper) -> Any:
+    """cloudpickle would send a copy of what is in the file: nobody would see what is read or written there."""
+    for name in ("stdout", "stderr"):
+        if file is getattr(sys, name):
+            return getattr, (sys, name)
+    raise TypeError(
+        f"cannot pickle the open file {getattr(file, 'name', '?')!r}; pass its path and open it in the task"
+    )
+
+
 #: ours alone
-_ours: dict[type, Callable[[Any], Any]] = {memoryview: _reduce_view}
+_ours: dict[type, Callable[[Any], Any]] = {memoryview: _reduce_view, io.TextIOWrapper: _reduce_text_file}

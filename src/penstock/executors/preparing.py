@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from penstock.data.own_classes import leave_own_classes
+from penstock.data.picklers import by_value
 from penstock.errors import SerializationError
 from penstock.executors.setup_globals import setup_globals
 from penstock.executors.tracebacks import describe
@@ -21,11 +21,8 @@ __all__ = ["leave", "prepare", "prepare_inline"]
 
 def leave(function: Callable[[], object], folder: str) -> str:
     """Write the function where the processes of the run find it; gives the path."""
-    import cloudpickle
-
-    leave_own_classes()
     try:
-        data = cloudpickle.dumps(function, 5)
+        data = by_value(function)
     except Exception as error:
         raise SerializationError(
             f"the setup of workers, {function!r:.80}, cannot be sent to them: {type(error).__name__}: {error}. "

@@ -6,6 +6,7 @@ Made when a function is decorated; no call inspects a signature again.
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,9 @@ Place = int | str
 Sizes = Mapping[str, int] | int | None
 
 _LONGEST_LABEL = 200
+
+#: types of defaults that bodies change by mistake, or to remember something from call to call
+_CHANGEABLE = (list, dict, set, bytearray, deque)
 
 
 def checked_size(written: Any) -> int | dict[str, int]:
@@ -83,6 +87,8 @@ class Declaration:
     by_keyword: frozenset[str] = field(init=False)
     #: its body yields its outputs
     generator: bool = field(init=False)
+    #: parameters whose defaults a body could change: each call is given them as they are with the program
+    own_defaults: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         parameters = self.signature.parameters.values()
@@ -94,6 +100,8 @@ class Declaration:
         self.most = float("inf") if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
         self.by_keyword = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
         self.generator = yields(self.body)
+        changeable = (p.name for p in parameters if isinstance(p.default, _CHANGEABLE) and p.name in self.by_keyword)
+        self.own_defaults = frozenset(changeable) - self.directions.keys()
         if keywords:
             self.most = -1  # positional arguments alone never suffice
 
@@ -139,6 +147,17 @@ class Declaration:
             self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise CallError(f"task {self.name}{self.signature}: {error}") from None
+
+    def with_own_defaults(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The keywords of a call, and the defaults that are arguments like any other: a body that changes one changes a
+        copy, not what a later call in the same process finds.
+        """
+        left = self.own_defaults.difference(self.positional[: len(args)], kwargs)
+        if not left:
+            return kwargs
+        signature = inspect.signature(self.body)  # not as decorated: a program may change defaults too
+        defaults = {name: signature.parameters[name].default for name in left if name in signature.parameters}
+        return kwargs | {name: value for name, value in defaults.items() if isinstance(value, _CHANGEABLE)}
 
     def accesses(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, str, Any, Direction]]:
         """``(place, name, value, direction)`` of every argument that is not plain IN."""

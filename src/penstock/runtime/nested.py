@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import copy
 import os
 import pickle
 from collections.abc import Iterator
@@ -38,6 +39,8 @@ def call_here(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str,
     try:
         args = tuple(_resolved(argument, seen) for argument in args)
         kwargs = {name: _resolved(kwargs[name], seen) for name in kwargs}
+        if declaration.own_defaults:
+            kwargs = copy.deepcopy(declaration.with_own_defaults(args, {})) | kwargs
         with undone(), contextlib.ExitStack() as files:
             if not declaration.is_program:
                 args, kwargs = _with_open_files(declaration, args, kwargs, files)

@@ -272,18 +272,19 @@ class Runtime:
             save_unsaved(every=False)
         spec = self.functions.spec(declaration)
         declaration.check(args, kwargs)
+        given = declaration.with_own_defaults(args, kwargs) if declaration.own_defaults else kwargs
         driver, arguments, stream = self.driver, None, None
         # Between looking up the newest versions and making newer ones, no other thread's call may do the same.
         with self.calling:
             task = next(self._task_numbers)
             returned = tuple(islice(self._version_numbers, declaration.outputs))
-            simple = None if declaration.directions else packed_simply(self, args, kwargs)
+            simple = None if declaration.directions else packed_simply(self, args, given)
             if simple is not None:
                 value, read = simple
                 outside = self.here.now()
                 call = TaskCall(task, spec, value, read, (), read, returned, len(returned), outside=outside)
             else:
-                arguments, value = packed(partial(Arguments, self, declaration, task), args, kwargs)
+                arguments, value = packed(partial(Arguments, self, declaration, task), args, given)
                 call = arguments.wiring.call(task, spec, value, returned, self.here.now())
             if declaration.label is not None:
                 call = replace(call, label=declaration.label_of(args, kwargs))

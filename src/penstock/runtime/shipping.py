@@ -10,8 +10,8 @@ from operator import is_
 from types import CellType, FunctionType
 from typing import Any
 
-from penstock.data.own_classes import leave_own_classes
 from penstock.data.owners import is_buffer
+from penstock.data.picklers import by_value
 from penstock.data.segments import Segments
 from penstock.data.serializer import LARGE, pack
 from penstock.errors import ArgumentChanged, SerializationError
@@ -30,14 +30,11 @@ _SMALL = 4096
 
 def ship(function: int, declaration: Declaration, segments: Segments) -> Define:
     """The message that gives a worker the function."""
-    import cloudpickle
-
-    leave_own_classes()
     name, body = declaration.name, declaration.body
     if not travels_by_name(body):
         _by_value_too(body)
     try:
-        data = cloudpickle.dumps(_reference(body), 5)
+        data = by_value(_reference(body))
     except Exception as error:
         raise SerializationError(
             f"the function of task {name} cannot be sent to workers: {type(error).__name__}: {error}. "

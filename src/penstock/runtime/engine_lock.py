@@ -5,6 +5,9 @@ counted as launched and never sent. So while the main thread has the lock, the i
 when the lock is released, when all that was begun is done. A program that catches it can go on. A second Ctrl-C is
 not held back. Where tasks run in the program's own thread, the same holds from the moment an attempt is taken up until
 the engine has heard how it ended, except while the body runs: that is the program's own code.
+
+A finaliser may run anywhere, also in a thread that holds the lock. One that calls a task there is refused: the engine
+is in the middle of something else, and to wait for it would be to wait for oneself.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import get_ident
 from types import FrameType, TracebackType
 
-__all__ = ["EngineLock"]
+from penstock.errors import PenstockError
+
+__all__ = ["CallingLock", "EngineLock"]
 
 _MAIN = threading.main_thread().ident
 #: locks of the runtimes under way
@@ -26,15 +31,27 @@ _watched: list[EngineLock] = []
 class EngineLock:
     """Used with ``with``; ``raw`` is the lock itself, for conditions whose waiters want to be interrupted."""
 
-    __slots__ = ("_depth", "_interrupted", "raw")
+    __slots__ = ("_depth", "_interrupted", "_is_mine", "raw")
 
     def __init__(self) -> None:
-        self.raw = threading.Lock()
+        self.raw = threading.RLock()  # which knows who has it
+        self._is_mine: Callable[[], bool] = self.raw._is_owned  # type: ignore[attr-defined]
         #: how many times over the main thread is at something that must not be interrupted
         self._depth = 0
         self._interrupted = False
 
+    def refuse_finaliser(self) -> None:
+        """Raise if this thread has the lock: then what asks for it is a finaliser."""
+        if self._is_mine():
+            raise PenstockError(
+                "a finaliser (__del__, or a callback of weakref) called a task, or waited for one, in the middle of "
+                "Penstock's own work in this thread, where that cannot be done. Have it leave a note, in a "
+                "queue.SimpleQueue for instance, and let the program call the task."
+            )
+
     def __enter__(self) -> None:
+        if self._is_mine():
+            self.refuse_finaliser()
         # Noted before the lock is taken: an exception in between would leave it locked for ever.
         if get_ident() == _MAIN:
             self._depth += 1
@@ -100,6 +117,24 @@ class EngineLock:
             return False
         self._interrupted = True
         return True
+
+
+class CallingLock:
+    """Held by a thread while it enters a call. Pickling runs code of the program's, which may call tasks as well."""
+
+    __slots__ = ("_engine", "_raw")
+
+    def __init__(self, engine: EngineLock) -> None:
+        self._engine = engine
+        self._raw = threading.RLock()
+
+    def __enter__(self) -> None:
+        # Before it is waited for: who has it may be waiting for the lock that a finaliser here has interrupted.
+        self._engine.refuse_finaliser()
+        self._raw.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._raw.release()
 
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -49,6 +48,7 @@ from penstock.runtime.directories import Directories
 from penstock.runtime.drain_view import DrainView
 from penstock.runtime.driver import Driver, Waiter
 from penstock.runtime.ending import Ending, end
+from penstock.runtime.engine_lock import CallingLock
 from penstock.runtime.failures import as_exception
 from penstock.runtime.file_claims import FileClaims
 from penstock.runtime.files import Files
@@ -173,8 +173,7 @@ class Runtime:
         self.given_up: set[int] = set()
         self.stopped = False
         self._ending = Ending()
-        #: held by a thread while it enters a call; pickling runs code of the program's, which may call tasks as well
-        self.calling = threading.RLock()
+        self.calling = CallingLock(self.driver.lock)
         self._task_numbers = count(1)
         self._version_numbers = count(1)
         self.new_version = self._version_numbers.__next__

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -37,6 +36,7 @@ from penstock.persistent.where import save_unsaved, unsaved
 from penstock.runtime import session
 from penstock.runtime.arguments import packed
 from penstock.runtime.declaration import Declaration
+from penstock.runtime.engine_lock import CallingLock
 from penstock.runtime.futures import Future
 from penstock.runtime.machine import this_machine
 from penstock.runtime.memories import Memories, Token
@@ -141,7 +141,7 @@ class SimulatedRuntime(Runtime):
         self.given_up = set()
         self.claims = None  # no file is written
         self.stopped = False
-        self.calling = threading.RLock()
+        self.calling = CallingLock(self.driver.lock)
         self._task_numbers = count(1)
         self._version_numbers = count(1)
         self.new_version = self._version_numbers.__next__

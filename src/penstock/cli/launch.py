@@ -84,7 +84,7 @@ def _run_to_end(code: CodeType, watch: Watch) -> int:
     _heed_termination()
     try:
         status = run_program(code)
-        session.stop()  # waits for the tasks that nobody waited for
+        session.finish()  # waits for the tasks that nobody waited for
     except BaseException as caught:
         error = caught
         status = _INTERRUPTED if isinstance(caught, KeyboardInterrupt) else 1

@@ -101,6 +101,12 @@ class Identity:
         self._saved -= looks
         self._look(looks)
 
+    def updated(self) -> list[Any]:
+        """The objects that tasks have written and that the program still has."""
+        self._look(len(self._kept))
+        found = [datum.object() for datum in self.by_address.values() if not datum.shared]
+        return [obj for obj in found if obj is not None]
+
     def _look(self, count: int) -> None:
         """Forget objects that only this table keeps alive; some of them at each call, so that no call waits for all."""
         for _ in range(min(count, len(self._kept))):

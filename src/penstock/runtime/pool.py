@@ -108,8 +108,8 @@ class Pool:
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    def close(self, *, wait: bool, cancel: bool = False) -> None:
-        """Accept nothing more, and end the processes when all that was accepted is done."""
+    def close(self, *, wait: bool, cancel: bool = False, gives_back: bool = True) -> None:
+        """Accept nothing more, and end the processes when all that was accepted is done; see ``Runtime.stop``."""
         self._closed = True
         if os.getpid() != self._owner:
             return
@@ -117,12 +117,12 @@ class Pool:
             for future in list(self.pending):
                 future.cancel()
         if wait and type(threading.current_thread()) is not OwnThread:
-            self._finish()
+            self._finish(gives_back=gives_back)
         elif self._runtime is not None and not self._runtime.stopped:
             with contextlib.suppress(RuntimeError):  # too late for a thread: the program's end does it
                 threading.Thread(target=self._finish, name="executor-end", daemon=True).start()
 
-    def _finish(self) -> None:
+    def _finish(self, *, gives_back: bool = True) -> None:
         try:
             while self.pending:
                 await_futures(list(self.pending))
@@ -132,7 +132,7 @@ class Pool:
                 self._runtime.stop(abort=True)
             raise
         if self._runtime is not None:
-            self._runtime.stop()
+            self._runtime.stop(gives_back=gives_back)
         _live.discard(self)
 
     def _settle_pending(self) -> None:
@@ -164,7 +164,7 @@ _watching = False
 
 def _end_of_program() -> None:
     for pool in list(_live):
-        pool.close(wait=True)
+        pool.close(wait=True, gives_back=False)
 
 
 def broken_pool(why: str) -> Exception:

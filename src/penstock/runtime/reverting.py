@@ -36,10 +36,10 @@ class Placed:
         raise NotImplementedError
 
 
-def standing(runtime: Runtime, version: VersionId, what: str) -> VersionId:
+def standing(runtime: Runtime, version: VersionId, what: str, *, ending: bool = False) -> VersionId:
     """The version that stands for something now: the one that was newest, unless that failed and the program knows.
 
-    0 if what the program itself has is as good.
+    0 if what the program itself has is as good. At the end of a run, what failed does not count in any case.
     """
     driver = runtime.driver
     state = driver.engine.state
@@ -51,7 +51,7 @@ def standing(runtime: Runtime, version: VersionId, what: str) -> VersionId:
     if type(record.outcome) is not Failure:
         return version
     with driver.lock:
-        return _go_back(runtime, version, what)
+        return _go_back(runtime, version, what, ending=ending)
 
 
 def await_given_up(runtime: Runtime) -> None:
@@ -70,13 +70,15 @@ def await_given_up(runtime: Runtime) -> None:
     runtime.given_up.difference_update(task for task in given_up if not lives(task))  # callbacks have not waited
 
 
-def _go_back(runtime: Runtime, version: VersionId, what: str) -> VersionId:
+def _go_back(runtime: Runtime, version: VersionId, what: str, *, ending: bool = False) -> VersionId:
     """The same, under the lock."""
     driver = runtime.driver
     state = driver.engine.state
     while version:
         failure = state.versions[version].outcome
-        if type(failure) is not Failure or not failure.path or failure.path[0] in driver.unobserved:
+        if type(failure) is not Failure or not failure.path:
+            break
+        if failure.path[0] in driver.unobserved and not ending:
             break
         before = state.replaced.get(version)
         if before is None:
@@ -96,12 +98,12 @@ def _spoiled(failure: Failure, what: str) -> str:
     )
 
 
-def datum_of(runtime: Runtime, obj: Any, what: str) -> Datum | None:
+def datum_of(runtime: Runtime, obj: Any, what: str, *, ending: bool = False) -> Datum | None:
     """The datum that an object is, with its version brought back if that failed; None if it is the program's own."""
     datum = runtime.identity.find(obj)
     if datum is None or datum.shared:
         return datum
-    version = standing(runtime, datum.version, what)
+    version = standing(runtime, datum.version, what, ending=ending)
     if version == datum.version:
         return datum
     with runtime.driver.lock:

@@ -55,6 +55,7 @@ from penstock.runtime.files import Files
 from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
 from penstock.runtime.given_setup import setup_of
+from penstock.runtime.giving_back import give_back
 from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.lost_changes import refuse_lost_changes
 from penstock.runtime.machine import Machine, place_workers, this_machine
@@ -548,8 +549,11 @@ class Runtime:
         record = self.driver.engine.state.tasks.get(task)
         return record is not None and record.state is TaskState.RUNNING
 
-    def stop(self, *, abort: bool = False) -> None:
-        """End the run: after all tasks, or at once with ``abort``. Leaves no process and no file behind."""
+    def stop(self, *, abort: bool = False, gives_back: bool = True) -> None:
+        """End the run: after all tasks, or at once with ``abort``. Leaves no process and no file behind.
+
+        ``gives_back`` says whether somebody is left to see the objects that tasks have updated.
+        """
         if os.getpid() != self._pid:
             return
         driver = self.driver
@@ -558,6 +562,8 @@ class Runtime:
                 save_unsaved(every=False)
                 driver.wait_until(lambda: not driver.engine.unfinished and not driver.engine.naming)
                 self.memories.finish()
+                if gives_back:
+                    give_back(self)
                 save_unsaved()
         except BaseException:
             abort = True

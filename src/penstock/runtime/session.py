@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from penstock.runtime.simulated_files import SimulatedFiles
     from penstock.runtime.simulated_runtime import Plan
 
-__all__ = ["configure", "current", "enter", "files", "leave", "on_start", "running", "simulating", "start", "stop"]
+__all__ = [
+    "configure",
+    "current",
+    "enter",
+    "files",
+    "finish",
+    "leave",
+    "on_start",
+    "running",
+    "simulating",
+    "start",
+    "stop",
+]
 
 _stack: list[Runtime] = []
 #: the address of the store of the last run, where its objects still are
@@ -162,11 +174,20 @@ def leave(runtime: Runtime) -> None:
 
 def stop(*, abort: bool = False) -> None:
     """Stop the current runtime: after all its tasks, or at once with ``abort``. Nothing happens if there is none."""
+    _stop(abort=abort, gives_back=True)
+
+
+def finish(*, abort: bool = False) -> None:
+    """Stop the current runtime at the end of the program, where nobody sees any more what tasks made of objects."""
+    _stop(abort=abort, gives_back=False)
+
+
+def _stop(*, abort: bool, gives_back: bool) -> None:
     runtime = running()
     if runtime is None:
         return
     try:
-        runtime.stop(abort=abort)
+        runtime.stop(abort=abort, gives_back=gives_back)
         if not abort:
             runtime.raise_unobserved()
     finally:
@@ -227,9 +248,9 @@ def _at_exit() -> None:
     while _stack:
         unfinished = _stack[-1].driver.engine.unfinished
         try:
-            stop(abort=_failing or sys.exception() is not None)
+            finish(abort=_failing or sys.exception() is not None)
         except KeyboardInterrupt:
-            stop(abort=True)
+            finish(abort=True)
             say(f"Interrupted: {unfinished} unfinished tasks were given up.\n")
             _end_with(_INTERRUPTED)
         except Exception as error:

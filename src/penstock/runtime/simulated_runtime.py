@@ -302,7 +302,7 @@ class SimulatedRuntime(Runtime):
         self.driver.wait_until(lambda: not engine.unfinished and not engine.naming)
         self.raise_unobserved()
 
-    def stop(self, *, abort: bool = False) -> None:
+    def stop(self, *, abort: bool = False, gives_back: bool = True) -> None:
         """End the run: after all tasks, or at once with ``abort``."""
         if self.stopped or os.getpid() != self._pid:
             return

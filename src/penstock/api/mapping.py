@@ -16,6 +16,7 @@ from penstock.runtime import session
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
+from penstock.runtime.neighbours import living, settle_others
 from penstock.runtime.simple_arguments import is_immutable
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def map_calls(task: Task[..., T], iterables: tuple[Any, ...]) -> Mapped[T] | Cal
     plain = plain and not session.current().simulated  # each call has a duration of its own there
     if not plain:
         return Calls(task(*args) for args in calls)
+    if len(living) > 1:
+        settle_others(session.current())
     if _AT_REST.issuperset(map(type, iterables)):
         calls = list(calls)
         if _PLAIN.issuperset(map(type, chain.from_iterable(calls))):

@@ -20,6 +20,7 @@ from penstock.runtime.file_access import bring_home, claim, drop_copies, ensure_
 from penstock.runtime.files import as_path
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
+from penstock.runtime.neighbours import await_files, living, others
 from penstock.runtime.reverting import Placed
 from penstock.runtime.simple_arguments import is_immutable
 from penstock.runtime.streams import Stream
@@ -87,6 +88,12 @@ def _value(obj: Any, runtime: Runtime | None) -> Any:
         datum = runtime.identity.find(obj)
         if datum is not None and not datum.shared:
             return runtime.newest(obj, "wait_on")
+    if len(living) > (runtime is not None):
+        for other in others(runtime):
+            other.memories.await_buffer(obj)
+            datum = other.identity.find(obj)
+            if datum is not None and not datum.shared:
+                return other.newest(obj, "wait_on")
     if isinstance(obj, dict):
         return _with_values(obj, [(key, part, _value(part, runtime)) for key, part in obj.items()], runtime)
     if isinstance(obj, list | deque):
@@ -155,6 +162,8 @@ def open_file(path: Any, mode: str = "r", **options: Any) -> IO[Any]:
     """Open a file that tasks write, after its last writer, or after all its users if it is opened to write."""
     writing = any(letter in mode for letter in "wax+")
     runtime = session.running()
+    if len(living) > (runtime is not None):
+        await_files(runtime)
     if runtime is None:
         files = session.files()
         return open(path, mode, **options) if files is None else files.open(path, mode, options)
@@ -172,6 +181,8 @@ def open_file(path: Any, mode: str = "r", **options: Any) -> IO[Any]:
 def delete_file(path: Any) -> None:
     """Remove a file once every task that uses it is done."""
     runtime = session.running()
+    if len(living) > (runtime is not None):
+        await_files(runtime)
     name = as_path(path, "the file")
     if runtime is None:
         files = session.files()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.alert_waits import until_set
 from penstock.own_threads import OwnThread
 from penstock.runtime.drain_view import DrainView
+from penstock.runtime.neighbours import living
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
@@ -52,6 +53,8 @@ def end(runtime: Runtime, *, abort: bool) -> None:
     """Take every step, in the opposite order, whatever goes wrong before it: nothing may be left behind."""
     runtime.stopped = True
     runtime.segments.closed = True
+    if runtime in living:
+        living.remove(runtime)
     with contextlib.ExitStack() as steps:
         steps.callback(_remove_traces, runtime, ok=not abort)
         steps.callback(runtime.objects.close)

@@ -1,6 +1,6 @@
-"""What tasks have updated comes back to the program when its run ends in order: nobody could ask for it afterwards.
+"""What tasks have updated comes back to the program without its asking.
 
-Parts of arrays have ``Memories.finish``; this is for objects that are data as a whole.
+That is when its run ends in order, since nobody could ask for it afterwards, and before it goes to another runtime.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ArgumentChanged
 from penstock.executors.saying import say
+from penstock.model.data import VersionId
 from penstock.model.tasks import Failure
 from penstock.own_threads import OwnThread
 from penstock.runtime.reverting import datum_of
@@ -18,7 +19,7 @@ from penstock.runtime.reverting import datum_of
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["give_back"]
+__all__ = ["bring_back", "give_back"]
 
 
 def give_back(runtime: Runtime) -> None:
@@ -30,8 +31,35 @@ def give_back(runtime: Runtime) -> None:
         return  # a callback that stops the run has waited for nothing
     with runtime.driver.lock:
         objects = runtime.identity.updated()
-    replaced = Counter(type(obj).__qualname__ for obj in objects if not _is_given_back(runtime, obj))
-    for kind, count in replaced.items():
+    _tell_of_replaced([obj for obj in objects if not _is_given_back(runtime, obj)])
+
+
+def bring_back(runtime: Runtime) -> None:
+    """Wait for all objects and parts of arrays that tasks update, and give them back; raises what their writers did."""
+    for memory in runtime.memories.all():
+        runtime.memories.take_back(memory)
+    if not runtime.identity.by_address:
+        return
+    with runtime.driver.lock:
+        objects = runtime.identity.updated()
+    _tell_of_replaced([obj for obj in objects if not _is_brought_back(runtime, obj)])
+
+
+def _is_brought_back(runtime: Runtime, obj: Any) -> bool:
+    """Bring an object up to date; False, the first time, if only another object can be what tasks have made."""
+    if _version(runtime, obj) in runtime.irreplaceable or runtime.newest(obj, "a call to another runtime") is obj:
+        return True
+    runtime.irreplaceable.add(_version(runtime, obj))
+    return False
+
+
+def _version(runtime: Runtime, obj: Any) -> VersionId:
+    datum = runtime.identity.find(obj)
+    return 0 if datum is None else datum.version
+
+
+def _tell_of_replaced(objects: list[Any]) -> None:
+    for kind, count in Counter(type(obj).__qualname__ for obj in objects).items():
         _tell(f"tasks have replaced {count} {kind} as a whole; the program has the old, wait_on() gives the new")
 
 

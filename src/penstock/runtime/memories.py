@@ -93,6 +93,10 @@ class Memories:
         """The memory of an owner, if parts of it are with tasks."""
         return self._by_owner.get(id(owner))
 
+    def all(self) -> list[Memory]:
+        """All memory of which parts are, or were, with tasks."""
+        return list(self._by_owner.values())
+
     def share(self, located: Located) -> Memory:
         """The memory of which something is a part."""
         memory = self._by_owner.get(id(located.owner))

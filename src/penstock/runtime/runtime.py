@@ -60,6 +60,7 @@ from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.lost_changes import refuse_lost_changes
 from penstock.runtime.machine import Machine, place_workers, this_machine
 from penstock.runtime.memories import Memories, Token
+from penstock.runtime.neighbours import living, settle_others, uses_files
 from penstock.runtime.own_results import OwnResults
 from penstock.runtime.persistent_data import KnownObject, PersistentData, store_address
 from penstock.runtime.policies import ready_set
@@ -181,11 +182,14 @@ class Runtime:
         self._window = config.window
         #: futures and maps whose values lie in the store; what they hold at the end of the run is kept
         self.stored: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: newest versions of objects which these cannot become in place, and of which the program has been told
+        self.irreplaceable: set[VersionId] = set()
         #: futures that copies made by the program share: no task may update them
         self.copied: weakref.WeakSet[Any] = weakref.WeakSet()
         for callback in session.on_start:
             callback(self)
         self._begin(machine)
+        living.append(self)
 
     def _storage_rules(self) -> StorageRules:
         config = self.config
@@ -268,6 +272,8 @@ class Runtime:
         """Submit a call; gives its future, or a list of them. ``make`` makes them, if not all of them are alike."""
         if self.stopped:
             raise RuntimeStopped(f"task {declaration.name} was called after stop(); start another runtime first")
+        if len(living) > 1:
+            settle_others(self, files=uses_files(declaration))
         if unsaved:
             save_unsaved(every=False)
         spec = self.functions.spec(declaration)
@@ -373,6 +379,8 @@ class Runtime:
         """Store an object once for all calls to come."""
         if self.identity.find(obj) is not None:
             return
+        if len(living) > 1:
+            settle_others(self)
         value = dump(obj, self.segments, "the shared object")
         version = self.new_version()
         with self.driver.lock:

@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ArgumentChanged
 from penstock.executors.saying import say
 from penstock.model.data import VersionId
 from penstock.model.tasks import Failure
@@ -72,9 +71,7 @@ def _is_given_back(runtime: Runtime, obj: Any) -> bool:
         if record is None or record.outcome is None or type(record.outcome) is Failure:
             return True  # it is up to date; or another thread has called a task since; or there is nothing to be had
         return runtime.newest(obj, "stop") is obj
-    except ArgumentChanged:
-        raise
-    except Exception as error:  # also of the program's own code, which makes objects of pickles
+    except Exception as error:  # also of the program's own code, or what strict mode has to say, perhaps once more
         _tell(f"{what} is not what tasks have made of it: {type(error).__name__}: {error}")
         return True
 

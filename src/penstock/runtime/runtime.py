@@ -28,7 +28,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.state import StorageRules
 from penstock.errors import CallError, RuntimeStopped
 from penstock.executors.descriptor_limit import allow_many_files
-from penstock.executors.inside import folders_of_run, importing_in_worker
+from penstock.executors.inside import folders_of_run
 from penstock.executors.node import NodeExecutor
 from penstock.executors.outside import Here
 from penstock.executors.wire import STREAM, Setup
@@ -56,6 +56,7 @@ from penstock.runtime.functions import Functions
 from penstock.runtime.futures import Future
 from penstock.runtime.given_setup import setup_of
 from penstock.runtime.giving_back import give_back
+from penstock.runtime.inside_worker import settings_inside_worker
 from penstock.runtime.layers import layers as storage_layers
 from penstock.runtime.lost_changes import refuse_lost_changes
 from penstock.runtime.machine import Machine, place_workers, this_machine
@@ -94,7 +95,7 @@ class Runtime:
 
     def __new__(cls, **settings: Any) -> Self:
         if folders_of_run.memory:
-            settings |= _inside_worker()
+            settings |= settings_inside_worker()
         loaded = load_config(settings, os.environ)
         if session.simulation is not None or loaded.config.mode == "simulated":
             from penstock.runtime.simulated_runtime import SimulatedRuntime
@@ -592,15 +593,3 @@ class Runtime:
                 self.raise_unobserved()
         finally:
             session.leave(self)
-
-
-def _inside_worker() -> dict[str, Any]:
-    """Settings of a run that is made inside a worker, which may be killed at any time: all it leaves goes with our run.
-
-    If a module makes it that the worker imports, as the program did, it has no workers: they would import it as well.
-    """
-    folders = folders_of_run
-    run_dir = os.path.join(folders.spill, f"inside-{os.getpid()}-{os.urandom(4).hex()}")
-    places = {"memory_dir": folders.memory, "spill_dir": run_dir, "run_dir": run_dir}
-    mode = {"mode": "inline"} if importing_in_worker() else {}
-    return {**places, **mode, "log": False, "keep_run_dir": "never"}

@@ -79,9 +79,10 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
         if self._cond is None:
+            made = threading.Condition()  # not under the lock: where objects are made, finalisers run that may wait too
             with _making:
                 if self._cond is None:
-                    self._cond = threading.Condition()
+                    self._cond = made
         return self._cond
 
     @property

@@ -7,6 +7,7 @@ from tests.unit.engine_rig import FileRef, call, launched, writes_file
 from tests.unit.storage_rig import FAST, SLOW, StorageRig, io, of_kind, on_disk, reads, where, writes
 
 from penstock.model.commands import Discard, Launch, Move, Publish
+from penstock.model.events import Moved
 from penstock.model.resources import StorageLayer
 
 W = io("w", bw=10)
@@ -252,9 +253,31 @@ def test_at_the_end_only_the_newest_finished_version_goes_home() -> None:
     rig.wrote(2)
     rig.wrote(1)
     [move] = rig.drain()
-    assert move == Move(102, "/fast/ours/2/a", "", "/a", temp=False)
+    assert move == Move(102, "/fast/ours/2/a", "", "/a", temp=False, linked=False)
     # Until then the name has meant the older one.
     assert set(rig.moved(move)) == {Discard(A, tell=True), Discard("/fast/ours/2/a", tell=True)}
+
+
+def test_a_file_whose_name_the_program_took_away_is_kept_and_takes_its_room() -> None:
+    rig = StorageRig()
+    written(rig, 1, "/a")
+    stored = rig.device("fast").stored
+    [move] = rig.drain()
+    assert type(move) is Move and move.linked
+    assert rig.tell(Moved(move.version, "/a", astray=True)) == []
+    assert not rig.engine.state.placed and list(rig.engine.state.astray) == [move.source]
+    assert rig.device("fast").stored == stored > 0
+
+
+def test_a_file_deleted_while_it_goes_astray_is_gone() -> None:
+    rig = StorageRig()
+    written(rig, 1, "/a")
+    [move] = rig.want_home("/a")
+    assert type(move) is Move
+    rig.drop_file("/a")
+    [discard] = rig.tell(Moved(move.version, "/a", astray=True))
+    assert discard == Discard(move.source, tell=True)
+    assert not rig.engine.state.astray
 
 
 def test_at_the_end_one_file_that_cannot_be_moved_does_not_keep_others() -> None:

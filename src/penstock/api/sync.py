@@ -16,7 +16,7 @@ from penstock.executors.inside import inside_task
 from penstock.executors.nested import DoneStream
 from penstock.persistent.where import is_stored
 from penstock.runtime import session
-from penstock.runtime.file_access import bring_home, claim, drop_copies, ensure_not_missing, wait_for_file
+from penstock.runtime.file_access import bring_home, claim, deleting, drop_copies, ensure_not_missing, wait_for_file
 from penstock.runtime.files import as_path
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
@@ -193,8 +193,9 @@ def delete_file(path: Any) -> None:
         return
     claim(runtime, {name: ("delete_file()", False)})
     wait_for_file(runtime, name, alone=True)
-    runtime.files.remove(path)
-    drop_copies(runtime, name)
+    with deleting(runtime, name):
+        runtime.files.remove(path)
+        drop_copies(runtime, name)
     if not runtime.simulated:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)  # a move that was under way gave the file its name again

@@ -150,6 +150,8 @@ def _stored(state: State) -> Counter[DeviceRecord]:
     stored: Counter[DeviceRecord] = Counter()
     for device, size in (*state.at_home.values(), *state.discarding.values()):
         stored[device] += size
+    for astray in state.astray.values():
+        stored[astray.device] += astray.size
     stored += stored_segments(state)
     for version in state.versions.values():
         placed = version.placed

@@ -13,7 +13,7 @@ from penstock.engine.devices import DeviceRecord
 from penstock.engine.lifetimes import drop_if_unused
 from penstock.engine.nodes import NodeRecord
 from penstock.engine.placed_files import drop_old_copies, leave_home, leave_layer, note_named
-from penstock.engine.state import Placed, State, VersionRecord
+from penstock.engine.state import Astray, Placed, State, VersionRecord
 from penstock.model.commands import Discard, Move, Publish
 from penstock.model.data import FileRef
 from penstock.model.events import Draining, FileDropped, HomeWanted, Moved
@@ -117,7 +117,8 @@ def _begin(state: State, version: VersionRecord, placed: Placed, goal: DeviceRec
         goal.store(placed.size)
         if placed.temp or home_of(version.file, placed.node.devices) is not goal:
             layer = goal.name
-    state.out.append(Move(version.version, version.scratch, layer, version.file, placed.temp))
+    linked = version.published and not version.unnamed
+    state.out.append(Move(version.version, version.scratch, layer, version.file, placed.temp, linked))
 
 
 def moved(state: State, event: Moved) -> None:
@@ -129,10 +130,12 @@ def moved(state: State, event: Moved) -> None:
     goal, placed.moving = placed.moving, None
     placed.node.moves -= 1
     state.io_changed = True
-    if event.error:
+    if event.error or event.astray:
         placed.error = event.error
         if isinstance(goal, DeviceRecord):
             goal.remove(placed.size)
+        if event.astray and not placed.dropped:
+            _keep_astray(state, version, placed)
     elif event.path == version.file:
         _arrived_home(state, version, placed, goal)
     else:
@@ -142,7 +145,7 @@ def moved(state: State, event: Moved) -> None:
         version.scratch = event.path
         version.outcome = FileRef(event.path, placed.size)
     if placed.dropped or (state.draining and placed.temp):
-        _drop(state, version)
+        _drop(state, version, named=not event.astray)
     elif placed.wanted_home and not event.error and event.path != version.file:
         placed.wanted_home = False
         _begin(state, version, placed, HOME)
@@ -161,11 +164,12 @@ def moved(state: State, event: Moved) -> None:
             _drain_all(state)
 
 
-def _drop(state: State, version: VersionRecord) -> None:
+def _drop(state: State, version: VersionRecord, *, named: bool) -> None:
     """A file is of no more use, nor is its name, which a move may just have given to it again."""
     assert version.file is not None
-    state.out.append(Discard(version.file))
-    leave_home(state, version.file)
+    if named:
+        state.out.append(Discard(version.file))
+        leave_home(state, version.file)
     leave_layer(state, version)
 
 
@@ -175,6 +179,15 @@ def _arrived_home(state: State, version: VersionRecord, placed: Placed, goal: De
     if isinstance(goal, DeviceRecord):
         state.at_home[version.file] = (goal, placed.size)
     placed.old.append((version.scratch, placed.device))
+    version.scratch = None
+    version.outcome = FileRef(version.file, placed.size)
+    state.placed.pop(version.version)
+
+
+def _keep_astray(state: State, version: VersionRecord, placed: Placed) -> None:
+    """What bears its name now is the program's. The copy stays, and its room is taken: it may have another name."""
+    assert version.scratch is not None and version.file is not None
+    state.astray[version.scratch] = Astray(version.file, placed.device, placed.size, placed.temp)
     version.scratch = None
     version.outcome = FileRef(version.file, placed.size)
     state.placed.pop(version.version)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -179,6 +179,15 @@ class Placed:
         self.old: list[tuple[str, DeviceRecord]] = []
 
 
+class Astray(NamedTuple):
+    """A file on a storage layer whose name the program took away, and that is kept because it may be of use."""
+
+    file: str
+    device: DeviceRecord
+    size: int
+    temp: bool
+
+
 class Early:
     """Outputs that a task has handed over before its end, in whatever attempt."""
 
@@ -329,6 +338,8 @@ class State:
         self.at_home: dict[str, tuple[DeviceRecord, int]] = {}
         #: copies being removed, and what that will give back
         self.discarding: dict[str, tuple[DeviceRecord, int]] = {}
+        #: copies to which no name leads any more, and which stay
+        self.astray: dict[str, Astray] = {}
         #: files under their own name that are of use during the run only
         self.temps: set[str] = set()
         #: versions on their way from a layer to another, or home

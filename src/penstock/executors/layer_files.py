@@ -9,24 +9,44 @@ One folder per file, so that a file keeps the name that the task asked for.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import zlib
 
 from penstock.executors.disposable import hold
 
-__all__ = ["LayerFolder", "is_placed"]
+__all__ = ["LayerFolder", "is_place", "leads_to", "names_of"]
 
 #: the path of a finished file on a layer; a link to such a path is ours
 _PLACED = re.compile(r"/penstock-\d+-\d+-[0-9a-f]+-layer/(kept|work)/")
 
 
-def is_placed(path: str) -> bool:
-    """Whether a name is a link that a run made to a file of its own on a layer."""
+def is_place(target: str) -> bool:
+    """Whether what a link leads to is a file on a layer: then a run made it."""
+    return _PLACED.search(target) is not None
+
+
+def leads_to(name: str, place: str) -> bool:
+    """Whether a name is a link to a place; not if that cannot be known."""
     try:
-        return _PLACED.search(os.readlink(path)) is not None
-    except OSError:
+        return os.readlink(name) == place
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL):  # nothing is there, or no link
+            raise
         return False
+
+
+def names_of(name: str, place: str) -> list[str]:
+    """The links in a file's folder to the place where it lies: its own name first, if the program has left that.
+
+    The folder is looked through only if there is a reason to: the name is another one now, or not the only one.
+    """
+    if leads_to(name, place) and os.lstat(name).st_nlink == 1:
+        return [name]
+    with os.scandir(os.path.dirname(name)) as entries:
+        found = [entry.path for entry in entries if entry.is_symlink() and leads_to(entry.path, place)]
+    return sorted(found, key=lambda path: (path != name, path))
 
 
 class LayerFolder:

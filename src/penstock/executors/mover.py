@@ -13,10 +13,12 @@ import zlib
 from collections.abc import Callable
 
 from penstock.alert_waits import until_ended, until_set
+from penstock.executors.layer_files import leads_to
 from penstock.own_threads import OwnThread
 
 __all__ = [
     "Mover",
+    "NameChanged",
     "copy_directory",
     "copy_file",
     "directory_size",
@@ -26,12 +28,17 @@ __all__ = [
     "relocate",
     "rename",
     "secure",
+    "share_name",
 ]
 
 #: bytes copied between two reports of progress
 _STEP = 4 << 20
 #: folders that a run makes for single files
 _OURS = re.compile(r"/\.?penstock-\d+-\d+-[0-9a-f]+[-/]")
+
+
+class NameChanged(Exception):
+    """The program has changed what a file's name means while the file was copied."""
 
 
 class Mover:
@@ -145,6 +152,14 @@ def _second_name(source: str, target: str) -> str:
     return target
 
 
+def share_name(path: str, name: str) -> None:
+    """Let a file appear under another name in its folder too, in place of whatever bears that."""
+    beside = _beside(name)
+    _remove(beside)
+    _second_name(path, beside)
+    rename(beside, name)
+
+
 def link(source: str, name: str) -> None:
     """Make a file's name a link to where it lies, in place of whatever bears the name."""
     beside = _beside(name)
@@ -199,10 +214,13 @@ def _remove(path: str) -> None:
             os.unlink(path)
 
 
-def relocate(source: str, target: str, name: str, progress: Callable[[int], None], *, share: bool = True) -> None:
+def relocate(
+    source: str, target: str, name: str, progress: Callable[[int], None], *, share: bool = True, linked: bool = False
+) -> None:
     """Copy a file to its new place, durably, and have its name mean that. The source stays.
 
-    On one file system nothing is copied, if the two may ``share`` their blocks.
+    On one file system nothing is copied, if the two may ``share`` their blocks. A name that must be ``linked`` to the
+    source is left alone if it is not, or no more when the copy is made.
     Whatever fails and wherever, the name means a complete file: the old one until the last step, the new one after it.
     """
     beside = _beside(target)
@@ -210,11 +228,18 @@ def relocate(source: str, target: str, name: str, progress: Callable[[int], None
         _remove(beside)
         if not (share and _shared(source, beside, progress)):
             _copy_durably(source, beside, progress)
+        if linked and not leads_to(name, source):
+            raise NameChanged(name)
         rename(beside, target)
     except BaseException:
         _remove(beside)
         raise
-    secure(os.path.dirname(target))
+    try:
+        secure(os.path.dirname(target))
+    except OSError:
+        if linked and target == name:
+            link(source, name)  # else it would look as if the program had put a file there
+        raise
     if target != name:
         # From here on the name means the new copy: whatever fails before leaves the old one, and nothing may after.
         link(target, name)

@@ -159,6 +159,8 @@ class Move(Struct, frozen=True):
     name: str
     #: it is of use during the run only
     temp: bool
+    #: its name was made a link to it; if it is no more, the program has changed that
+    linked: bool = True
 
 
 class Discard(Struct, frozen=True):

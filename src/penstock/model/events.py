@@ -184,6 +184,8 @@ class Moved(Struct, frozen=True):
     path: str
     #: why it could not be moved, in words
     error: str = ""
+    #: the program has taken its name away: it is where it was, and nothing that we know of leads to it
+    astray: bool = False
 
 
 class Discarded(Struct, frozen=True):

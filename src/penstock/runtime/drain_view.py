@@ -57,6 +57,18 @@ class DrainView:
         )
         say(f"\r\x1b[K{line}" if self._live else f"{line}\n")
 
+    def _tell_of_astray(self) -> None:
+        """Files whose names the program took away: it may have done with them, or have named them elsewhere."""
+        astray = {path: one.file for path, one in self._state.astray.items() if not one.temp}
+        if not astray:
+            return
+        places = [f"{file} as {path}" for path, file in list(astray.items())[:3]] + ["…"] * (len(astray) > 3)
+        count = "1 file" if len(astray) == 1 else f"{len(astray)} files"
+        say(
+            f"penstock: the program removed or replaced the names of {count} on storage layers; what tasks wrote is "
+            f"kept: {', '.join(places)}\n"
+        )
+
     def __enter__(self) -> DrainView:
         return self
 
@@ -65,6 +77,7 @@ class DrainView:
     ) -> None:
         if self._live and self._shown_at:
             say("\r\x1b[K")
+        self._tell_of_astray()
         left = [version for version in self._state.placed.values() if not version.temp]
         if kind is not None and left:
             names = ", ".join(version.file or "" for version in left[:3]) + (", …" if len(left) > 3 else "")

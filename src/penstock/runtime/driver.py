@@ -283,7 +283,8 @@ class Driver(Settling):
                 self._drain(view)
         finally:
             versions = self.engine.state.versions.values()
-            self.house.close({version.scratch for version in versions if version.scratch is not None})
+            kept = {version.scratch for version in versions if version.scratch is not None}
+            self.house.close(kept | self.engine.state.astray.keys())
 
     def _drain(self, view: DrainView) -> None:
         """Bring every permanent file from its layer to its name, and make sure of those that are there."""

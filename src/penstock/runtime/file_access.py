@@ -2,24 +2,91 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.errors import CallError, PenstockError
 from penstock.model.data import VersionId
 from penstock.model.events import FileDropped, HomeWanted
 from penstock.model.tasks import Failure
+from penstock.own_threads import OwnThread
 from penstock.runtime.reverting import await_given_up
 
 if TYPE_CHECKING:
     from penstock.engine.state import VersionRecord
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["bring_home", "claim", "drop_copies", "ensure_not_missing", "newest_version", "wait_for_file"]
+__all__ = [
+    "bring_home",
+    "claim",
+    "deleting",
+    "drop_copies",
+    "ensure_not_missing",
+    "newest_version",
+    "wait_for_file",
+]
 
 
 def newest_version(runtime: Runtime, path: str) -> VersionId | None:
-    """The version of a file that is with the tasks and counts; None if what is on disk does.
+    """The version of a file that is with the tasks and counts; None if what is on disk does."""
+    newest = _newest_that_counts(runtime, path)
+    # Our own threads, which run callbacks, must not wait for file systems.
+    if not runtime.driver.engine.state.placed or type(threading.current_thread()) is OwnThread:
+        return newest
+    if newest is not None and not _is_replaced(runtime, path, newest):
+        return newest
+    if newest is not None:
+        bring_home(runtime, path)  # to where the program may have renamed it
+        _forget(runtime, path, newest)
+    _bring_home_renamed(runtime, path)
+    return None
+
+
+def _is_replaced(runtime: Runtime, path: str, newest: VersionId) -> bool:
+    """Whether the program has put something else in the place of the link to a finished file on a layer."""
+    driver, files = runtime.driver, runtime.files
+    record = driver.engine.state.versions.get(newest)
+    if record is None or not _is_linked(record) or files.leads_to(path, record.scratch or ""):
+        return False
+    # A move changes the link as well.
+    driver.wait_until(lambda: record.placed is None or record.placed.moving is None)
+    with driver.lock:
+        place = record.scratch
+    return place is not None and not files.leads_to(path, place)
+
+
+def _is_linked(record: VersionRecord) -> bool:
+    """Whether a version lies on a layer, and its name was made a link to it."""
+    return record.placed is not None and record.scratch is not None and record.published and not record.unnamed
+
+
+def _forget(runtime: Runtime, path: str, version: VersionId) -> None:
+    """What is on disk counts."""
+    with runtime.driver.lock:
+        if runtime.files.newest.get(path) == version:
+            del runtime.files.newest[path]
+            runtime.driver.released.append(version)
+
+
+def _bring_home_renamed(runtime: Runtime, path: str) -> None:
+    """If the program has given a path to a file that lies on a layer under another name, make it the file."""
+    try:
+        place = os.readlink(path)
+    except OSError:
+        return
+    driver = runtime.driver
+    with driver.lock:
+        found = [record.file for record in driver.engine.state.placed.values() if record.scratch == place]
+    for name in found:
+        if name is not None and name != path:
+            bring_home(runtime, name)
+
+
+def _newest_that_counts(runtime: Runtime, path: str) -> VersionId | None:
+    """The newest version of a file that is with the tasks.
 
     One that could not be made does not count from when the program knows: then it is the one called before it, which
     tasks may still be making.
@@ -129,6 +196,17 @@ def bring_home(runtime: Runtime, path: str) -> None:
             f"the file {path} is on storage layer {record.placed.device.name} and could not be moved home: "
             f"{record.placed.error}"
         )
+
+
+@contextlib.contextmanager
+def deleting(runtime: Runtime, path: str) -> Iterator[None]:
+    """Meanwhile, that a file's name is gone does not mean that the program may have renamed it."""
+    names = runtime.driver.house.deleting
+    names.add(path)
+    try:
+        yield
+    finally:
+        names.discard(path)
 
 
 def drop_copies(runtime: Runtime, path: str) -> None:

@@ -6,10 +6,13 @@ import os
 from typing import IO, Any
 
 from penstock.errors import CallError
-from penstock.executors.layer_files import is_placed
+from penstock.executors.layer_files import is_place, leads_to
 from penstock.model.data import VersionId
 
 __all__ = ["Files", "as_path"]
+
+#: links that lead to a file by way of others, as many as the system follows
+_LINKS = 40
 
 
 def as_path(value: Any, where: str) -> str:
@@ -23,7 +26,18 @@ def as_path(value: Any, where: str) -> str:
     # The file itself may not exist yet, or be replaced by a rename: links are followed in its folder only, and in
     # the file if it is a link already; but not one of ours, which only says on which layer the file is.
     path = os.path.join(os.path.realpath(folder), name)
-    return os.path.realpath(path) if os.path.islink(path) and not is_placed(path) else path
+    for _ in range(_LINKS):
+        try:
+            target = os.readlink(path)  # looked at once: a move may put the file in its place
+        except OSError:
+            return path
+        if is_place(target):
+            return path
+        folder, name = os.path.split(os.path.join(os.path.dirname(path), target))
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)  # a folder
+        path = os.path.join(os.path.realpath(folder), name)
+    return path  # it leads back to itself: whoever looks at it will be told
 
 
 class Files:
@@ -42,6 +56,10 @@ class Files:
         from pathlib import Path  # most programs have no use for it
 
         return [folder for folder in map(str, Path(path).parents) if folder in self.directories]
+
+    def leads_to(self, path: str, place: str) -> bool:
+        """Whether a file's name still is the link to its place on a layer."""
+        return leads_to(path, place)
 
     def open(self, path: Any, mode: str, options: dict[str, Any]) -> IO[Any]:
         """Open a file that tasks are done with."""

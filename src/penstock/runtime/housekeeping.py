@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from penstock.data.segments import Access, Segments
 from penstock.engine.state import Early, IOTaskRecord, TaskRecord
 from penstock.executors.disposable import hold, let_go
-from penstock.executors.layer_files import LayerFolder
-from penstock.executors.mover import Mover, discard, link, publish, relocate, secure
+from penstock.executors.layer_files import LayerFolder, names_of
+from penstock.executors.mover import Mover, NameChanged, discard, link, publish, relocate, secure, share_name
 from penstock.executors.written_files import finished_owner, forget_folder, private_folder, streaming_owner
 from penstock.model.commands import Discard, Divert, Free, Move, Publish
 from penstock.model.data import SegmentId, TaskId
@@ -67,6 +67,8 @@ class Housekeeping:
         self.spills = Spills(segments, devices, recorder, tell, inline=inline)
         #: files whose newest version could not be given its name, until somebody is told
         self.unnamed: dict[str, Failure] = {}
+        #: files that are being deleted by our own means: their names go before the engine hears of it
+        self.deleting: set[str] = set()
 
     def reserve(self, layer: str) -> None:
         """A task is about to write on a layer."""
@@ -125,6 +127,7 @@ class Housekeeping:
         target = command.name
         streams: list[EmulatedStream] = []
         error = ""
+        astray = False
         try:
             if command.layer:
                 folder = self._folders[command.layer]
@@ -140,7 +143,7 @@ class Housekeeping:
                 for stream in streams:
                     stream.transfer(copied)
 
-            relocate(command.source, target, command.name, note_progress, share=not streams)
+            astray = not self._relocate(command, target, note_progress, share=not streams)
         except Exception as problem:  # whatever it was, the engine waits for an answer
             error = getattr(problem, "strerror", None) or f"{type(problem).__name__}: {problem}"
             if not os.path.exists(command.source):
@@ -152,9 +155,41 @@ class Housekeeping:
         finally:
             for stream in streams:
                 stream.close()
+        if astray:
+            self.flushed = before
+            if command.layer:
+                discard(target)  # the folder that was made for it
         now = time.monotonic()
-        self._recorder.moved(command, self.flushed - before, now - began, error, now)
-        self._tell(Moved(command.version, target, error))
+        why = "the program has removed its name, or uses it for another file" if astray else error
+        self._recorder.moved(command, self.flushed - before, now - began, why, now)
+        self._tell(Moved(command.version, command.name if astray else target, error, astray))
+
+    def _relocate(self, command: Move, target: str, progress: Callable[[int], None], *, share: bool) -> bool:
+        """Move a file, with the names by which the program knows it; False if none is left.
+
+        The program may remove, rename, replace or link a name as if it were the file. Nothing is put over what it has
+        there, and nothing that it removed comes back.
+        """
+        while True:
+            names = names_of(command.name, command.source) if command.linked else [command.name]
+            if not names:
+                os.stat(command.source)  # that it is gone is worse
+                if os.path.isdir(command.name):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), command.name)
+                if command.name in self.deleting:
+                    raise FileNotFoundError(errno.ENOENT, "it is being deleted", command.name)
+                return False
+            first, *others = names
+            if others and command.layer:  # they could not all be changed at once; at home they can be one file
+                raise OSError(errno.EMLINK, "the program has given it further names", command.name)
+            place = target if command.layer else first
+            try:
+                relocate(command.source, place, first, progress, share=share, linked=command.linked)
+            except NameChanged:
+                continue
+            for other in others:
+                share_name(first, other)
+            return True
 
     def _emulated_devices(self, layers: list[StorageLayer]) -> list[EmulatedDevice]:
         """Opened at the start: at the end, when files come home, the directory with their state is gone."""

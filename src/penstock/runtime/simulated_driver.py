@@ -44,6 +44,8 @@ class NoHouse:
     def __init__(self) -> None:
         #: files that could not be given their name
         self.unnamed: dict[str, Failure] = {}
+        #: files that are being deleted
+        self.deleting: set[str] = set()
 
     def finish(self) -> None:
         """Nothing is under way."""

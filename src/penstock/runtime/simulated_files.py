@@ -43,6 +43,10 @@ class SimulatedFiles(Files):
         """Whether a task wrote it, on a node that is gone."""
         return bool(self._stored.lost_with(path))
 
+    def leads_to(self, path: str, place: str) -> bool:
+        """The program cannot have changed a name that is nowhere."""
+        return True
+
     def open(self, path: Any, mode: str, options: dict[str, Any]) -> IO[Any]:
         """What the program may read is on disk; what it writes goes nowhere."""
         path = as_path(path, "the file")

@@ -58,7 +58,8 @@ def at_lines(flow: Flow, way: list[int], every: int, *words: str, modules: list[
     assert answer["tried"] >= answer["lines"] // every // 2 > 0
 
 
-@pytest.mark.parametrize("every", [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.long)])
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("every", [pytest.param(8, id="some"), pytest.param(1, id="all", marks=pytest.mark.long)])
 @told
 def test_the_trial_of_a_view(flow: Flow, way: list[int], every: int) -> None:
     """With all lines of Python's own modules: most of the time is spent in those."""
@@ -67,7 +68,8 @@ def test_the_trial_of_a_view(flow: Flow, way: list[int], every: int) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("every", [pytest.param(25, id="some"), pytest.param(1, id="all", marks=pytest.mark.long)])
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("every", [pytest.param(50, id="some"), pytest.param(6, id="many", marks=pytest.mark.long)])
 @told
 def test_a_run_in_a_view(flow: Flow, way: list[int], every: int) -> None:
     need_own_mounts()
@@ -76,7 +78,8 @@ def test_a_run_in_a_view(flow: Flow, way: list[int], every: int) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("every", [pytest.param(25, id="some"), pytest.param(1, id="all", marks=pytest.mark.long)])
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("every", [pytest.param(50, id="some"), pytest.param(6, id="many", marks=pytest.mark.long)])
 @told
 def test_a_run_behind_a_link(flow: Flow, way: list[int], every: int) -> None:
     flow.prefix = refusing_own_mounts()

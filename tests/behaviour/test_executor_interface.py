@@ -477,6 +477,15 @@ def test_an_initializer_that_fails_breaks_the_executor(mode: str) -> None:
 
 
 @only_workers
+def test_an_initializer_that_ends_its_process_breaks_the_executor(mode: str) -> None:
+    executor = penstock.Executor(2, initializer=os._exit, initargs=(3,))
+    assert isinstance(executor.submit(square, 2).exception(), BrokenProcessPool)
+    with pytest.raises(BrokenProcessPool):
+        executor.submit(square, 2)
+    executor.shutdown()
+
+
+@only_workers
 def test_processes_are_replaced_after_some_calls(mode: str) -> None:
     with penstock.Executor(1, max_tasks_per_child=3) as executor:
         processes = [executor.submit(os.getpid).result() for _ in range(7)]

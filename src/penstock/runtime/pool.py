@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.errors import RuntimeStopped, SerializationError
+from penstock.errors import ConstraintError, RuntimeStopped, SerializationError
 from penstock.model.data import Slot, VersionId
 from penstock.model.tasks import Failure, FailureKind
 from penstock.own_threads import OwnThread
@@ -34,8 +34,12 @@ __all__ = ["Pool", "PoolFuture", "broken_pool"]
 
 T = TypeVar("T")
 
-#: what breaks a pool
-_BREAKING = frozenset({FailureKind.DIED, FailureKind.SETUP})
+#: what breaks a pool, in words
+_BREAKING = {
+    FailureKind.DIED: "a worker process ended abruptly",
+    FailureKind.SETUP: "the initializer failed",
+    FailureKind.UNPLACEABLE: "no worker process lives long enough to begin",
+}
 
 
 class Pool:
@@ -94,14 +98,15 @@ class Pool:
             self.pending.difference_update(made)
             if isinstance(error, RuntimeStopped) and self._runtime is not None:
                 raise RuntimeError("cannot schedule new futures after shutdown") from error
+            if isinstance(error, ConstraintError) and not runtime.driver.engine.state.ledger.nodes:
+                raise broken_pool(f"{_BREAKING[FailureKind.UNPLACEABLE]}: {error}") from error
             raise
 
     def over(self, future: PoolFuture[Any], failure: Failure | None) -> None:
         """A future is done."""
         self.pending.discard(future)
         if failure is not None and failure.kind in _BREAKING and not self.broken:
-            what = "the initializer failed" if failure.kind is FailureKind.SETUP else "a worker process ended abruptly"
-            self.broken = f"{what}, and the executor is not usable any more: {failure.message}"
+            self.broken = f"{_BREAKING[failure.kind]}, and the executor is not usable any more: {failure.message}"
             for other in list(self.pending):
                 assert isinstance(other, PoolFuture)
                 other.break_off()

@@ -464,6 +464,33 @@ def test_tasks_update_outputs_of_a_stream() -> None:
     assert wait_on(parts) == [[0, -1], [1, -1], [2, -1]]
 
 
+@only_workers
+def test_an_output_can_be_updated_once_the_program_knows_that_its_stream_is_over(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task was given the stream as a whole, and our own thread has yet to give it that."""
+    from penstock.runtime.stream_source import StreamSource
+
+    @task(numbers=INOUT)
+    def push(numbers: list[int]) -> None:
+        numbers.append(-1)
+
+    @task(returns=1)
+    def length(lists: Any) -> int:
+        return len(lists)
+
+    announce, later = StreamSource.announce, list[StreamSource]()
+    monkeypatch.setattr(StreamSource, "announce", lambda self: later.append(self))
+    stream = gated(gate)
+    whole = length(stream)
+    gate.open()
+    parts = list(stream)
+    push(parts[0])
+    for source in later:
+        announce(source)
+    assert wait_on(whole, parts) == [2, [[0, -1], [1]]]
+
+
 def test_streams_inside_tasks() -> None:
     @task(returns=1)
     def outer() -> Any:

@@ -352,6 +352,8 @@ class Arguments(FileArguments):
         return runtime.objects.of_future(future) is None and has_memory_of(self._given, known)
 
     def _write_future(self, path: Steps, future: Future[Any], where: str) -> Any:
+        if isinstance(future, StreamedFuture):
+            future.release()
         fixed = isinstance(future, StreamedFuture) and future.fixed
         if fixed or future.source()[1] is not None or future.runtime is not self._runtime:
             raise CallError(f"{where} is {future!r}, which no task can update; pass its result()")

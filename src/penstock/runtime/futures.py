@@ -320,15 +320,27 @@ class Future(Promised, concurrent.futures.Future[T], Generic[T]):
 class StreamedFuture(Future[T]):
     """An output of a stream."""
 
-    __slots__ = ("_on_update", "fixed")
+    __slots__ = ("_on_update", "_release", "fixed")
 
     def __init__(
-        self, runtime: Runtime, task: int, version: VersionId, name: str, on_update: Callable[[], None]
+        self,
+        runtime: Runtime,
+        task: int,
+        version: VersionId,
+        name: str,
+        on_update: Callable[[], None],
+        release: Callable[[], None],
     ) -> None:
         super().__init__(runtime, task, version, name)
         self._on_update = on_update
-        #: it is part of a stream that a task was given as a whole, so no task may update it for now
+        self._release = release
+        #: it is part of a stream that a task was given as a whole, so no task may update it before that is over
         self.fixed = False
+
+    def release(self) -> None:
+        """If its stream is over, let tasks update it: the program may know of the end before our own thread is done."""
+        if self.fixed:
+            self._release()
 
     @property
     def loaded(self) -> bool:

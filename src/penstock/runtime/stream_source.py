@@ -81,7 +81,9 @@ class StreamSource:
             return event
         runtime = self.runtime
         version = runtime.new_version()
-        future: StreamedFuture[Any] = StreamedFuture(runtime, self.task, version, self.name, self._outdate)
+        future: StreamedFuture[Any] = StreamedFuture(
+            runtime, self.task, version, self.name, self._outdate, self.keep_promise
+        )
         runtime.driver.waiters[version] = future
         self.count += 1
         if self.ahead:
@@ -103,10 +105,10 @@ class StreamSource:
         return True
 
     def announce(self) -> None:
-        """Wake those who wait, and give a task that wants all of the stream what it waits for."""
+        """Give a task that wants all of the stream what it waits for, and wake those who wait."""
+        self.keep_promise()
         with self.condition:
             self.condition.notify_all()
-        self.keep_promise()
 
     def promise(self, parts: list[StreamedFuture[Any]]) -> None:
         """A task wants all of the stream: it waits for a version that is provided when the stream is over."""

@@ -125,7 +125,9 @@ def test_signals_at_random_moments_of_start_and_end(flow: Flow) -> None:
         time.sleep(0.2 + chance.random())
         process.send_signal(signal.SIGINT)
         ended = flow.ended(process)
-        assert ended.status in (0, 130, -signal.SIGINT), ended.err
+        # Python has a status of its own for an interrupt that comes before it has found our code.
+        is_too_early = ended.status == 1 and "KeyboardInterrupt" in ended.err and "penstock" not in ended.err
+        assert ended.status in (0, 130, -signal.SIGINT) or is_too_early, ended.err
         eventually(lambda: not flow.folder.is_symlink())
         assert (flow.folder / "consumer.py").exists()
 

@@ -48,9 +48,8 @@ __all__ = ["Driver", "Waiter"]
 _PUMP_EVERY = 32
 #: seconds for which the control thread leaves the interpreter to a thread that submits at full speed
 _REST = 0.001
-#: seconds for which a thread looks for results before it goes to sleep; the control thread less while that is in vain
+#: seconds for which a thread looks for results before it goes to sleep
 _LOOK = 200e-6
-_SHORTEST_LOOK = 10e-6
 #: the control thread is not woken for what is due this many seconds after it wakes up anyway
 _SOON = 0.05
 #: seconds after which a callback that waits looks at deadlines
@@ -103,8 +102,6 @@ class Driver(Settling):
         self._last_submission = 0.0
         #: threads that wait for a result
         self._waiting = 0
-        #: seconds for which the control thread looks for results before it goes to sleep
-        self._look = _LOOK
         self._rest = threading.Event()
         #: a thread that waits is collecting results itself
         self._looking = False
@@ -340,19 +337,14 @@ class Driver(Settling):
         self._give_up(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
 
     def _poll_eagerly(self, executor: NodeExecutor) -> list[tuple[int, int]]:
-        """Look a while before going to sleep if somebody waits: waking up can cost more than a short task.
-
-        Not for long while tasks are longer than that.
-        """
+        """Look a while before going to sleep if somebody waits: waking up can cost more than a short task."""
         if self._waiting:
-            until = time.monotonic() + self._look
+            until = time.monotonic() + _LOOK
             while self._waiting and time.monotonic() < until:
                 ready = executor.poll(0)
                 if ready:
-                    self._look = min(_LOOK, 2 * self._look)
                     return ready
                 os.sched_yield()
-            self._look = max(_SHORTEST_LOOK, self._look / 2)
         now = time.monotonic()
         with self.lock:
             dues = (

@@ -20,7 +20,7 @@ from benchmarks.storage.device import BANDWIDTH, EXECUTORS, MB, layer, mounted
 from benchmarks.storage.work import compute, write
 from penstock import FILE_OUT, Runtime, barrier, constraint, io, task
 from penstock.observe.progress import ProgressView, can_draw
-from penstock.observe.records import ConstraintChosen, Record
+from penstock.observe.records import LimitSettled, Record
 from penstock.runtime import session
 from penstock.units import format_duration, format_rate, format_size
 
@@ -76,7 +76,7 @@ class Told:
 
     seconds: float
     #: bytes per second that each writer reserved in the end, and how many wrote at a time; None if nothing was learned
-    learned: ConstraintChosen | None = None
+    learned: LimitSettled | None = None
 
 
 def run(checkpoint: Any) -> Told:
@@ -102,7 +102,7 @@ def run(checkpoint: Any) -> Told:
 def _note_learned(told: Told, batch: list[Record]) -> None:
     for record in batch:
         # The first choice is the one for a long queue; later ones suit the last few tasks.
-        if isinstance(record, ConstraintChosen) and told.learned is None:
+        if isinstance(record, LimitSettled) and told.learned is None:
             told.learned = record
 
 

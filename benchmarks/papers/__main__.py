@@ -8,6 +8,7 @@ measure what decisions cost; tables come in the same order however long each tak
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 
 import msgspec
 from rich.console import Console
@@ -16,7 +17,7 @@ from rich.table import Table
 from benchmarks.harness import ROOT
 from benchmarks.origin import Origin
 from benchmarks.papers import EXPERIMENTS, drawing
-from benchmarks.papers.figure import Replay
+from benchmarks.papers.figure import Figure, Replay
 from benchmarks.papers.side_by_side import replayed
 
 _MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "–"}
@@ -27,9 +28,11 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     origin = Origin()
     records = []
+    replays = []
     took: dict[str, float] = {}
     for name, title, replay, seconds in replayed(options.names or EXPERIMENTS, options.jobs):
         took[name] = seconds
+        replays.append(replay)
         console.print(table(title, replay, seconds))
         if not options.no_charts:
             drawing.save(replay.charts, ROOT / "build" / "papers", name)
@@ -41,11 +44,19 @@ def main() -> int:
         path.parent.mkdir(exist_ok=True)
         told = {**origin.told(), "took": took, "figures": records}
         path.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
-    met = sum(record["met"] is True for record in records)
     console.print("; ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()))
-    judged = sum(record["met"] is not None for record in records)
-    console.print(f"{met} of {judged} figures met, {origin}")
+    console.print(f"{headline([figure for replay in replays for figure in replay.figures])}, {origin}")
     return 0
+
+
+def headline(figures: Sequence[Figure]) -> str:
+    """How many are met; those to which the model was fitted apart, since they prove nothing by themselves."""
+    judged = [figure for figure in figures if figure.met is not None]
+    parts = []
+    for name, fitted in (("predicted", False), ("fitted", True)):
+        kind = [figure for figure in judged if figure.fitted is fitted]
+        parts.append(f"{sum(figure.met is True for figure in kind)} of {len(kind)} {name}")
+    return f"{' and '.join(parts)} figures met"
 
 
 def _parse() -> argparse.Namespace:

@@ -24,7 +24,7 @@ class Figure(Struct, frozen=True):
     unit: str
     #: a parameter of the model was chosen so that this comes out
     fitted: bool
-    #: None where nothing was published that could be missed
+    #: near to what was published, from above as from below; None where nothing was published that could be missed
     met: bool | None
     #: how far off it is and why, where it is
     note: str = ""

@@ -37,6 +37,7 @@ ORDER = (
     "hmmer",
     "variants",
     "kmeans_checkpoints",
+    "learned_regret",
     "overlap_real_disk",
     "io_schedulers",
     "validation",

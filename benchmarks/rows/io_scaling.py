@@ -62,7 +62,7 @@ class Drive:
             ("learned", layer.name): Learned("learned", layer.name, layer.bandwidth, EXECUTORS, Auto(), measures)
             for layer in (own, common)
         }
-        rules = StorageRules(scheduler=scheduler, known=known)
+        rules = StorageRules(scheduler=scheduler, known=known, tuner="published")
         self.engine = Engine(ready_set(policy("fifo")), storage=rules)
         declared = Requirements(0, io=True, bandwidth=30e6)
         self.specs = (

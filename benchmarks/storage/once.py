@@ -35,7 +35,7 @@ def run(program: str, way: str) -> dict[str, Any]:
 
 def _most_used(records: Iterable[Any]) -> dict[str, float]:
     """For each function, the learned constraint under which most of its tasks ran once learning was over."""
-    from penstock.observe.records import ConstraintChosen, ConstraintDrifted, Launched, Submitted
+    from penstock.observe.records import ConstraintChosen, ConstraintDrifted, Launched, LimitSettled, Submitted
 
     names: dict[int, str] = {}
     settled: set[str] = set()
@@ -45,6 +45,8 @@ def _most_used(records: Iterable[Any]) -> dict[str, float]:
             names[record.task] = record.name
         elif isinstance(record, ConstraintChosen):
             settled.add(record.name)
+        elif isinstance(record, LimitSettled):
+            settled.update(record.functions)
         elif isinstance(record, ConstraintDrifted):
             settled.discard(record.name)
         elif isinstance(record, Launched) and names.get(record.task) in settled:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import traceback
+import uuid
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import penstock
@@ -340,3 +345,46 @@ def test_open_file_and_delete_file_of_something_that_is_no_path() -> None:
     for function in (penstock.open_file, penstock.delete_file):
         with pytest.raises(TypeError):
             function(5.5)
+
+
+@task(value=INOUT)
+def double(value: Any) -> None:
+    value += value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        7,
+        "seven",
+        (1, (2, "three")),
+        frozenset({1}),
+        np.float64(7),
+        np.datetime64("2020-01-01"),
+        Decimal(7),
+        Fraction(7, 2),
+        datetime.date(2020, 1, 1),
+        datetime.timedelta(1),
+        Path("seven"),
+        uuid.UUID(int=7),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_can_never_change_cannot_be_updated(value: Any) -> None:
+    with pytest.raises(CallError, match="'value' of task double is declared INOUT, but .* can never change; return it"):
+        double(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "changed"), [(([1],), [1, 1]), (np.zeros(1, dtype=[("a", "i4")])[0], 1)], ids=["tuple", "record"]
+)
+def test_what_only_looks_like_a_value_can_be_updated(value: Any, changed: Any) -> None:
+    @task(value=INOUT)
+    def change(value: Any) -> None:
+        if isinstance(value, tuple):
+            value[0].append(1)
+        else:
+            value["a"] = 1
+
+    change(value)
+    assert wait_on(value)[0] == changed

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import datetime
+import decimal
 import functools
 import math
 import operator
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,9 @@ WORK: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "method of float": (float.is_integer, (2.0,), True),
     "method of object": (object.__format__, (1, ""), "1"),
     "method of date": (datetime.date.isoformat, (datetime.date(2020, 1, 2),), "2020-01-02"),
+    "method of decimal": (decimal.Decimal.sqrt, (decimal.Decimal(4),), decimal.Decimal(2)),
+    "method of path": (Path.with_suffix, (Path("a.b"), ".c"), Path("a.c")),
+    "method of a scalar of numpy": (np.generic.item, (np.float64(2),), 2.0),
     "class method of int": (int.from_bytes, (b"a", "big"), 97),
     "method of an object": (",".join, (["a", "b"],), "a,b"),
     "operator of an object": ((1).__add__, (2,), 3),

@@ -470,8 +470,10 @@ def test_config_and_doctor_show_layers_that_were_found_and_guessed(shell: Shell)
     text = shell.run("config").stdout
     assert re.search(rf"^work +{shell.folder} .*/s .*found: .*, guessed", text, re.M)
     assert "guessed: run `penstock probe DIR` to measure" in text
+    assert re.search(r"^memory .*found: memory, guessed, temporary files only", text, re.M)
     text = shell.run("doctor").stdout
     assert re.search(rf"^✓ storage +work: {shell.folder}, .*/s, .*, found \(", text, re.M)
+    assert re.search(r"^✓ storage +memory: .*, temporary files only, found \(", text, re.M)
     assert "→ bandwidths are guessed: run `penstock probe DIR` to measure" in text
 
 
@@ -494,5 +496,5 @@ def test_doctor_finds_what_dead_runs_left_on_a_layer(shell: Shell) -> None:
     text = shell.run("doctor").stdout
     leftovers = re.findall(r"^! leftover +(.*)$", text, re.M)
     assert leftovers == [f"{shell.folder / dead}, 1.5 kB, of a run that is gone"]
-    assert "look, then remove it" in text
+    assert "`penstock recover` brings home what is in it" in text
     assert (shell.folder / dead / "deep" / "file").exists()

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.own_place import user_environment
 from tests.patience import eventually
 
 pytestmark = pytest.mark.leaks
-SMALL = ("--size", "1MB", "--time", "10s", "--streams", "2")
+SMALL = ("--size", "1MB", "--time", "60s", "--streams", "2")  # it is done much sooner
 
 
 class Probe:
@@ -45,7 +46,7 @@ class Probe:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == status, done.stdout + done.stderr
@@ -112,8 +113,9 @@ def probe(tmp_path: Path) -> Probe:
 
 def test_without_a_terminal_it_shows_all_and_writes_nothing(probe: Probe) -> None:
     done = probe.run("disk", *SMALL)
-    assert re.search(r"^ +1 +[\d.]+ [MG]B/s +[\d.]+ [MG]B/s", done.stdout, re.MULTILINE)
-    assert re.search(r"^ +2 +[\d.]+ [MG]B/s +[\d.]+ [MG]B/s", done.stdout, re.MULTILINE)
+    rate, repeats = r"[\d.]+ [kMG]B/s", r"(once|[\d.]+( [kMG]B/s)?-[\d.]+ [kMG]B/s)"
+    for streams in (1, 2):
+        assert re.search(rf"^ +{streams} +{rate} +{repeats} +{rate} +{repeats}", done.stdout, re.MULTILINE), done.stdout
     for word in ("● write", "○ read", "concurrent streams", "knee", "cache", "Nothing was written", "--yes"):
         assert word in " ".join(done.stdout.split()), word
     # A path is never broken, as somebody will want to copy it.
@@ -130,6 +132,12 @@ def test_json_is_for_programs(probe: Probe) -> None:
     content = json.loads(done.stdout)
     assert [point["streams"] for point in content["points"]] == [1, 2]
     assert all(point["write"] > 0 and point["read"] > 0 for point in content["points"])
+    for point in content["points"]:
+        assert len(point["writes"]) == point["rounds"] and min(point["writes"]) <= point["write"] <= max(
+            point["writes"]
+        )
+        assert point["unsure"] in (True, False)
+    assert content["busy"] in (True, False)
     assert content["directory"] == str(probe.disk)
     assert content["knee"] in (1, 2) and content["best"] in (1, 2)
     assert content["layer"]["name"] == "fast"
@@ -175,7 +183,7 @@ def test_what_it_writes_is_read_by_the_settings(probe: Probe) -> None:
         env=probe.environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -261,6 +269,42 @@ def test_a_signal_leaves_nothing_behind(probe: Probe, number: signal.Signals) ->
     assert complaint == "penstock: interrupted; nothing is left behind and nothing was written\n"
     assert os.listdir(probe.disk) == []
     assert os.listdir(probe.folder) == ["disk"]
+
+
+def test_a_stream_that_hangs_does_not_hold_it_up(probe: Probe) -> None:
+    """One that is stopped is to the probe what one is that waits for a disk which does not answer."""
+    command = probe.command("disk", "--size", "1GB", "--time", "10s", "--streams", "1", "--no-write")
+    with subprocess.Popen(
+        command, cwd=probe.folder, env=probe.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            eventually(lambda: bool(list(probe.disk.glob(".penstock-probe-*/stream-*"))))
+            (stream,) = [child for child in psutil.Process(process.pid).children() if "clean" not in child.cmdline()]
+            stream.suspend()
+            shown, complaint = process.communicate(timeout=60)  # without a limit it would wait for ever
+        finally:
+            process.kill()
+    if process.returncode:  # it had nothing measured yet
+        assert process.returncode == 1 and "nothing could be measured in 10 s" in complaint
+    else:
+        assert "was not done when the time was up" in " ".join(shown.split())
+    assert os.listdir(probe.disk) == []
+    assert not stream.is_running()
+
+
+def test_what_a_probe_left_that_was_killed_with_its_streams_goes_with_the_next(probe: Probe) -> None:
+    with probe.started() as process:
+        streams = psutil.Process(process.pid).children()
+        for one in streams:
+            one.suspend()  # else those that are killed last would still clean up
+        process.kill()
+        for one in streams:
+            one.kill()
+        psutil.wait_procs(streams)
+        process.communicate(timeout=60)
+    assert os.listdir(probe.disk)
+    probe.run("disk", *SMALL, "--no-write")
+    assert os.listdir(probe.disk) == []
 
 
 def test_even_a_killed_probe_leaves_nothing_behind(probe: Probe) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -761,3 +762,18 @@ def test_a_list_that_tasks_have_is_a_value_and_a_collection_in_one_call() -> Non
     push(rows, [3])
     assert wait_on(push_to_each_of(rows, rows))
     assert wait_on(rows) == [[1, 5], [2, 5], [3, 5]]
+
+
+@pytest.mark.parametrize("value", [np.float64(3), Decimal(3), (3,)], ids=["numpy", "decimal", "tuple"])
+def test_values_that_stand_at_two_places_are_replaced_at_each(value: Any) -> None:
+    """As numbers are: nobody can tell one 3 from another."""
+
+    @task(values=COLLECTION_INOUT)
+    def double(values: Any) -> None:
+        for index, one in enumerate(values):
+            values[index] = one + one
+
+    values = [value, value]
+    double(values)
+    double(values)
+    assert wait_on(values) == [value + value + value + value] * 2

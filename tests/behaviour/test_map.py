@@ -116,6 +116,21 @@ def test_a_failure_belongs_to_its_item_alone() -> None:
         assert isinstance(mapped[index].exception(), ZeroDivisionError)
 
 
+class Ends:
+    """What raises, when it is unpickled, what tells a loop that there is no more."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return next, (iter(()),)
+
+
+@only_workers
+def test_an_item_that_stops_iterations_when_it_is_unpickled_fails_alone() -> None:
+    mapped = plain.map([[1], Ends(), [3]])
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        mapped[1].result(60)
+    assert [mapped[0].result(60), mapped[2].result(60)] == [[1], [3]]
+
+
 def test_results_raise_the_first_failure() -> None:
     @task(returns=1)
     def fail_if_odd(x: int) -> int:

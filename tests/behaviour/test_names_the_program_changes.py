@@ -38,7 +38,8 @@ def contents(home: Path) -> dict[str, str]:
 
 def kept_on(layers: list[dict[str, Any]]) -> list[str]:
     """What the files contain that the run has left on a layer."""
-    return [path.read_text() for one in layers for path in sorted(Path(one["mount"]).rglob("*")) if path.is_file()]
+    found = [path for one in layers for path in sorted(Path(one["mount"]).rglob("kept/**/*"))]
+    return [path.read_text() for path in found if path.is_file()]
 
 
 def replace(path: Path, text: str) -> None:

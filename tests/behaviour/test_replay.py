@@ -292,13 +292,14 @@ def test_a_replayed_simulation_takes_as_long(data: st.DataObject, tmp_path_facto
     assert again.done == outcome.done
 
 
-def test_rules_functions_and_failures_are_those_of_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tuner", ["adaptive", "published"])
+def test_rules_functions_and_failures_are_those_of_the_run(tmp_path: Path, tuner: str) -> None:
     workload = Workload()
     bad = workload.task("bad", seconds=1.0, fails=1.0, retries=2, on_failure=OnFailure.RETRY)
     workload.task("after", after=[bad])
     workload.task("shaky", seconds=1.0, fails_first=1, retries=1, memory=5, timeout=60.0)
     workload.io_task("save", constraint="auto(20,80,2)", capacity=MB, writes=[("/disk/x", MB)], temp=True)
-    rules = StorageRules("backfilling", 5.0, True, 90.0 * MB)
+    rules = StorageRules("backfilling", 5.0, True, 90.0 * MB, tuner=tuner)
     outcome, recorded = recorded_simulation(workload, tmp_path, node(1, DISK), rules=rules, scheduler="lifo")
     assert recorded.rules == rules
     assert recorded.scheduler == "lifo"
@@ -340,7 +341,7 @@ def test_another_constraint_than_the_recorded_one(tmp_path: Path) -> None:
     workload = Workload()
     for number in range(8):
         workload.io_task("save", writes=[(f"/disk/{number}", 10 * MB)])
-    outcome, _ = recorded_simulation(workload, tmp_path, node(1, DISK))
+    outcome, _ = recorded_simulation(workload, tmp_path, node(1, DISK), rules=StorageRules(tuner="published"))
     assert outcome.makespan == pytest.approx(80 / 40)  # all at once congest the device
     path = str(tmp_path)
     changed = workload_of(path, constraints={"save": 50})

@@ -18,6 +18,7 @@ from penstock.observe import records
 from penstock.observe.log import read_log
 from penstock.observe.summary import summary_lines
 from penstock.observe.tally import Tally
+from penstock.runtime.recorded import workload_of
 
 MB = 1_000_000
 
@@ -28,6 +29,13 @@ MB = 1_000_000
 def save(path: str, size: int) -> None:
     with open(path, "wb") as file:
         file.write(b"x" * size)
+
+
+@constraint(storage_bw="40MB/s", storage_size="1MB")
+@io
+@task(path=FILE_OUT(temp=True))
+def stage(path: str) -> None:
+    Path(path).write_bytes(b"x" * 1000)
 
 
 @constraint(storage_bw="auto(25,100,2)")
@@ -101,6 +109,26 @@ def test_bandwidth_is_told_as_it_is_taken_and_given_back(storage: Storage) -> No
     assert all(record.running == record.waiting == record.stored == 0 for record in last.values())
 
 
+def test_layers_for_temporary_files_are_told_and_replayed(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(storage.folder)
+    run_dir = str(storage.folder / "run")
+    with penstock.Runtime(cpus=1, tuning="off", run_dir=run_dir):  # what is found; memory is one of them
+        penstock.wait_on([save(storage.output(1), 1000), stage(storage.output(2))])
+    path = os.path.join(run_dir, "events.jsonl")
+    log = list(read_log(path))
+    (started,) = of(records.RunStarted, log)
+    fleeting = {layer.name for layer in started.storage if layer.temporary}
+    assert "memory" in fleeting
+    layer_of = {record.task: record.layer for record in of(records.Launched, log)}
+    lasting = {layer.name for layer in started.storage} - fleeting
+    assert layer_of[1] in (lasting or fleeting)
+    assert layer_of[2] in fleeting
+    replayed = workload_of(path)
+    again = {job.call.task: job.call.spec.requirements.temporary for job in replayed.workload.jobs}
+    assert again == {1: False, 2: True}
+    assert {layer.name for node in replayed.nodes for layer in node.storage if layer.temporary} == fleeting
+
+
 def test_a_plain_task_leaves_nothing_of_storage(storage: Storage) -> None:
     log = storage.run(lambda: [compute(n) for n in range(5)])
     assert not of(records.Device, log)
@@ -125,7 +153,7 @@ def test_files_that_come_home_are_told_of(storage: Storage) -> None:
 
 
 def test_learning_is_told_epoch_by_epoch(storage: Storage) -> None:
-    log = storage.run(lambda: [learn(storage.output(n)) for n in range(30)])
+    log = storage.run(lambda: [learn(storage.output(n)) for n in range(30)], tuner="published")
     assert all(record.learned for record in of(records.Submitted, log))
     epochs = of(records.EpochEnded, log)
     # On a machine that is busy, times change, and learning begins anew after this.
@@ -184,7 +212,7 @@ for n in range(20):
 def test_penstock_run_sums_up_storage(storage: Storage) -> None:
     (storage.folder / "app.py").write_text(PROGRAM)
     clean = user_environment()
-    command = [sys.executable, "-m", "penstock.cli", "run", "app.py"]
+    command = [sys.executable, "-m", "penstock.cli", "run", "--tuner", "published", "app.py"]
     done = subprocess.run(
         command,
         cwd=storage.folder,

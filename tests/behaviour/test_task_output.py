@@ -70,7 +70,7 @@ def test_unfinished_lines_are_neither_lost_nor_glued_to_others(script: Any) -> N
     expected = ["part 0", "part 1", "part 2", "bytes \ufffd", "of a child", "of C"]
     expected += ["", "1/3", "2/3", "3/3", "unfinished-program"]  # the reader takes a carriage return for an end of line
     assert lines[: len(expected)] == expected
-    assert lines.count("the last") == 1 and lines.count("the program goes on") == 1
+    assert lines.count("the last") == 1 and lines.count("the program goes on") == 1, [one[:80] for one in lines]
     assert "x" * 3_000_000 in lines
     assert done.stderr == "unfinished-error\n"
 

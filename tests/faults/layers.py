@@ -61,7 +61,7 @@ def assert_given_back(runtime: penstock.Runtime) -> None:
     """No attempt holds bandwidth or room, and the sums are right."""
     assert_sums(runtime)
     for device in devices(runtime).values():
-        assert device.free_bandwidth == device.layer.bandwidth
+        assert device.free_bandwidth + device.others == device.layer.bandwidth
         assert device.reserved == 0
         assert not device.holders
 

@@ -208,10 +208,12 @@ def test_task_that_makes_one_of_two_files_leaves_none(disk: Path, home: Path, mo
 
 # --- while a constraint is learned --------------------------------------------------------------------------------
 
+TUNERS = pytest.mark.parametrize("tuner", ["adaptive", "published"])
+
 
 @pytest.mark.parametrize("deaths", [1, 4])
 def test_epoch_closes_though_processes_of_its_tasks_end(disk: Path, home: Path, tally: Tally, deaths: int) -> None:
-    runtime = start(layer("disk", disk), io_executors=4)
+    runtime = start(layer("disk", disk), io_executors=4, tuner="published")
     futures = [tasks.learn(home / f"{number}", number, deaths, tally) for number in range(12)]
     penstock.wait(futures, timeout=60)
     penstock.barrier()
@@ -226,8 +228,11 @@ def test_epoch_closes_though_processes_of_its_tasks_end(disk: Path, home: Path, 
         assert_home(home / f"{number}", number)
 
 
-def test_learning_function_whose_every_process_ends_makes_way_for_others(disk: Path, home: Path, tally: Tally) -> None:
-    runtime = start(layer("disk", disk), io_executors=2)
+@TUNERS
+def test_learning_function_whose_every_process_ends_makes_way_for_others(
+    disk: Path, home: Path, tally: Tally, tuner: str
+) -> None:
+    runtime = start(layer("disk", disk), io_executors=2, tuner=tuner)
     failing = [tasks.learn(home / f"{number}", number, 1000, tally) for number in range(2)]
     others = [tasks.write_alone(home / f"other-{number}", number) for number in range(2)]
     for future in failing:
@@ -237,8 +242,9 @@ def test_learning_function_whose_every_process_ends_makes_way_for_others(disk: P
     finished_run(runtime, disk, home, "other-0", "other-1")
 
 
-def test_cancelled_instances_do_not_keep_an_epoch_open(disk: Path, home: Path, tmp_path: Path, tally: Tally) -> None:
-    runtime = start(layer("disk", disk), io_executors=4)
+@TUNERS
+def test_cancelled_instances_do_not_keep_an_epoch_open(disk: Path, home: Path, tally: Tally, tuner: str) -> None:
+    runtime = start(layer("disk", disk), io_executors=4, tuner=tuner)
     futures = [tasks.learn(home / f"{number}", number, 0, tally) for number in range(6)]
     penstock.cancel(*futures[2:])
     other = tasks.write_alone(home / "other", 7)

@@ -49,7 +49,8 @@ def unreferred(story: Story) -> list[str]:
     needed |= {Path(path) for path in remains(*story.layers.values()) if any(path in text for text in story.told)}
     folders = {folder for path in needed for folder in path.parents}
     found = {Path(path) for path in remains(story.home, *story.layers.values())}
-    return sorted(str(path) for path in found - names - needed - folders)
+    records = {folder / "run" for folder in folders if folder.name.endswith("-layer")}
+    return sorted(str(path) for path in found - names - needed - folders - records)
 
 
 def assert_told_of_links(story: Story) -> None:

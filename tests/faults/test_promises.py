@@ -30,11 +30,12 @@ def save(path: str | Path) -> None:
     Path(path).write_bytes(bytes(1000))
 
 
+@pytest.mark.parametrize("tuner", ["adaptive", "published"])
 def test_learning_goes_on_when_io_workers_take_longer_to_start_than_idle_ones_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuner: str
 ) -> None:
     monkeypatch.setattr(node, "_IDLE", 0.0)
-    start(layer("disk", tmp_path / "disk", bandwidth="40MB/s"), cpus=1, io_executors=8)
+    start(layer("disk", tmp_path / "disk", bandwidth="40MB/s"), cpus=1, io_executors=8, tuner=tuner)
     for number in range(40):
         save(tmp_path / "disk" / str(number))
     penstock.barrier()

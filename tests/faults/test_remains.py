@@ -165,7 +165,7 @@ def test_finished_files_on_a_layer_stay(tmp_path: Path, holder: Callable[..., su
     folder = LayerFolder(str(tmp_path), NAME)
     process = holder(Path(folder.work))
     kept = Path(folder.finished("result", 1, 0, temp=False))
-    folder.make_room_for(str(kept))
+    kept.parent.mkdir(parents=True)
     kept.write_text("precious")
     process.kill()
     process.wait()

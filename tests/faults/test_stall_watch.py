@@ -48,7 +48,7 @@ def test_tasks_that_wait_for_workers_which_never_start_are_explained(
     asked: list[int] = []
     monkeypatch.setattr(NodeExecutor, "warm", lambda executor, executors: asked.append(executors))
     disk = layer("disk", tmp_path / "disk", bandwidth="40MB/s")
-    runtime = start(disk, cpus=1, io_executors=4, stall=0.05, run_dir=tmp_path / "run")
+    runtime = start(disk, cpus=1, io_executors=4, stall=0.05, run_dir=tmp_path / "run", tuner="published")
     for number in range(8):
         save(tmp_path / "disk" / str(number))
     said: list[str] = []

@@ -16,7 +16,7 @@ from penstock.engine.crowding import GRACE
 from penstock.engine.engine import Engine
 from penstock.engine.state import IOTaskRecord, TaskRecord
 from penstock.model import events
-from penstock.model.commands import Command, Discard, Launch, Publish, Warm
+from penstock.model.commands import Command, Discard, Launch, Publish, Sample, Warm
 from penstock.model.data import FileRef, Slot
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import Failure, FailureKind, TaskState
@@ -29,6 +29,8 @@ class StorageWorld(FileWorld):
         self.scheduler = scheduler
         #: nodes whose executors are being started
         self.warming: deque[str] = deque()
+        #: devices whose bytes are to be told, by node and layer
+        self.asked: deque[tuple[str, str]] = deque()
         #: an event was not answered rightly: there is nothing to be learned from what comes after it
         self.broken = False
         #: when layers said that they are full
@@ -102,6 +104,11 @@ class StorageWorld(FileWorld):
             assert 1 <= command.executors <= self.nodes[command.node].io_executors
             self.warming.append(command.node)
             return None
+        if type(command) is Sample:
+            assert command.layer in {layer.name for layer in self.nodes[command.node].storage}
+            assert (command.node, command.layer) not in self.asked
+            self.asked.append((command.node, command.layer))
+            return None
         return super()._carry_out(command)
 
     def _launch(self, launch: Launch) -> None:
@@ -122,6 +129,11 @@ class StorageWorld(FileWorld):
 
     def warm(self) -> None:
         self.tell(events.Warmed(self.warming.popleft()))
+
+    def tell_bytes(self, per_second: float | None) -> None:
+        """How far attempts are, if that can be told."""
+        node, layer = self.asked.popleft()
+        self.tell(events.Sampled(node, layer, None if per_second is None else per_second * self.now))
 
     def output(self, attempt: Attempt, index: int, *, large: bool) -> Slot:
         call = attempt.launch.call
@@ -160,7 +172,7 @@ class StorageWorld(FileWorld):
                 assert not need.io or not need.cpus
                 if attempt.launch.layer:
                     mount = self._layer(attempt.launch).mount
-                    bandwidth[mount] += 0 if place else attempt.launch.bandwidth  # type: ignore[assignment]
+                    bandwidth[mount] += 0 if place else self._held(attempt)  # type: ignore[assignment]
                     reserved[mount] += need.capacity
         for engine in self.engines:
             for device in engine.state.ledger.devices():
@@ -172,6 +184,18 @@ class StorageWorld(FileWorld):
                     right = filled <= device.stored <= filled + self.disk.loosely_filled(device.mount)
                     assert right, f"{device.mount} counts {device.stored} bytes of {filled}"
 
+    def _held(self, attempt: Attempt) -> float:
+        """The bandwidth that an attempt at work has: what it was sent with, unless it shares with others."""
+        auto = attempt.launch.call.spec.requirements.auto
+        if auto is None or self.engine.state.rules.tuner != "adaptive":
+            return attempt.launch.bandwidth
+        held: float = self.engine.state.tasks[attempt.task].bandwidth  # type: ignore[attr-defined]
+        most = self._layer(attempt.launch).bandwidth
+        if auto.bounded:
+            assert min(auto.least, most) <= held <= auto.most
+        assert 0 < held <= most and held == int(held)
+        return held
+
     def _layer(self, launch: Launch) -> StorageLayer:
         [layer] = [layer for layer in self.all_nodes[launch.node].storage if layer.name == launch.layer]
         return layer
@@ -179,7 +203,7 @@ class StorageWorld(FileWorld):
     # --- liveness -----------------------------------------------------------------------------------------------------
 
     def is_still(self) -> bool:
-        return super().is_still() and not self.warming
+        return super().is_still() and not self.warming and not self.asked
 
     def _judge_liveness(self) -> None:
         state = self.engine.state
@@ -246,7 +270,7 @@ class StorageWorld(FileWorld):
                 for attempt in here
                 if self.lanes[attempt.launch.node, attempt.launch.lane].attempts[0] is attempt
             ]
-            bandwidth = layer.bandwidth - sum(attempt.launch.bandwidth for attempt in heads)
+            bandwidth = layer.bandwidth - sum(self._held(attempt) for attempt in heads)
             room = self._room(layer, here)
             full = self.said_full.get(layer.mount, -1e9) + 8 >= self.now
             if need.bandwidth <= bandwidth and room > 0 and need.capacity <= room and not full:

@@ -48,6 +48,8 @@ LAYERINGS = ((NVM, SSD, ARCHIVE), (PFS, SSD), (SSD, ARCHIVE), (NVM, PFS))
 MEASURES = (Measure(20 * MB, 2.0, 3, 3), Measure(40 * MB, 1.0, 2, 2))
 KNOWN = {("bounded", "pfs"): Learned("bounded", "pfs", PFS.bandwidth, EXECUTORS, BOUNDED, MEASURES)}
 
+TUNERS = st.sampled_from(["adaptive", "published"])
+
 propose = IOReadySet.propose
 
 
@@ -72,9 +74,9 @@ def compared(ready: IOReadySet, now: float, storage: StorageView) -> Placement |
 class Notices(RuleBasedStateMachine):
     scheduler = "fcfs"
 
-    @initialize(layers=st.lists(st.sampled_from(LAYERINGS), min_size=1, max_size=3), known=st.booleans())
-    def start(self, layers: list[tuple[StorageLayer, ...]], known: bool) -> None:
-        rules = {"scheduler": self.scheduler, "ageing": 5.0, "known": KNOWN if known else {}}
+    @initialize(layers=st.lists(st.sampled_from(LAYERINGS), min_size=1, max_size=3), known=st.booleans(), tuner=TUNERS)
+    def start(self, layers: list[tuple[StorageLayer, ...]], known: bool, tuner: str) -> None:
+        rules = {"scheduler": self.scheduler, "ageing": 5.0, "known": KNOWN if known else {}, "tuner": tuner}
         self.rig = StorageRig(nodes=0, **rules)
         self.tasks = self.joined = 0
         self.cold: list[str] = []

@@ -6,6 +6,7 @@ import heapq
 from collections import deque
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
@@ -96,7 +97,8 @@ def surroundings(draw: st.DrawFn, nodes: list[Node]) -> dict[str, Any]:
     slow = Costs(start=0.1, each=0.05, first=0.01, next=0.001, told=0.01)
     more["costs"], more["io_costs"] = draw(st.sampled_from([(Costs(), Costs()), (slow, slow), (Costs(), slow)]))
     io_scheduler = draw(st.sampled_from(["fcfs", "priority", "backfilling"]))
-    more["rules"] = StorageRules(io_scheduler, data_movement=draw(st.booleans()))
+    tuner = draw(st.sampled_from(["adaptive", "published"]))
+    more["rules"] = StorageRules(io_scheduler, data_movement=draw(st.booleans()), tuner=tuner)
     more["room"] = draw(st.sampled_from([{}, {"ssd": 300}]))
     if len(nodes) > 1 and draw(st.booleans()):
         time = draw(st.sampled_from([0.0, 0.3, 0.75, 1.5, 4.0]))
@@ -268,7 +270,8 @@ def test_streams_on_one_device_take_the_time_of_all_bytes(sizes: list[int], exec
     assert abs(outcome.devices["n:ssd"].transferred - sum(sizes)) < 1e-6
 
 
-def test_a_long_random_run_is_the_same_twice() -> None:
+@pytest.mark.parametrize("tuner", ["adaptive", "published"])
+def test_a_long_random_run_is_the_same_twice(tuner: str) -> None:
     def once() -> Outcome:
         workload = Workload()
         for index in range(400):
@@ -276,7 +279,8 @@ def test_a_long_random_run_is_the_same_twice() -> None:
             workload.io_task("w", after=[made], writes=[(f"/ssd/{index % 50}", 40)], constraint="auto", fails=0.05)
         nodes = [Node(f"n{i}", 4, 10**9, (), (SSD, SHARED), 4) for i in range(4)]
         lost = [(5.0, "n1")]
-        return Simulation(nodes, workload, seed=7, scheduler="locality", network=Network(500.0), lost=lost).run()
+        more: dict[str, Any] = {"rules": StorageRules(tuner=tuner), "scheduler": "locality", "lost": lost}
+        return Simulation(nodes, workload, seed=7, network=Network(500.0), **more).run()
 
     first, again = once(), once()
     assert first == again

@@ -70,6 +70,8 @@ ROOM = st.sampled_from([None, None, 8, 16])
 class StorageMachine(EngineMachine):
     world: StorageWorld
     files = FILES
+    #: what devices are said to deliver; None: nobody can tell
+    per_second: float | None = None
 
     @initialize(
         rules=st.builds(
@@ -77,17 +79,27 @@ class StorageMachine(EngineMachine):
             scheduler=st.sampled_from(["fcfs", "priority", "backfilling"]),
             ageing=st.sampled_from([None, 1.0]),
             data_movement=st.booleans(),
+            tuner=st.sampled_from(["adaptive", "published"]),
         ),
         policy=st.sampled_from([Fifo, Locality]),
         shared=st.builds(StorageLayer, st.just("pfs"), st.just("/pfs"), st.just(8 * MB), ROOM, shared=st.just(True)),
         nodes=st.sampled_from([1, 1, 2]),
         executors=st.integers(1, 5),
+        per_second=st.sampled_from([None, 5 * MB]),
         data=st.data(),
     )
     def begin(
-        self, rules: Any, policy: Any, shared: StorageLayer, nodes: int, executors: int, data: st.DataObject
+        self,
+        rules: Any,
+        policy: Any,
+        shared: StorageLayer,
+        nodes: int,
+        executors: int,
+        per_second: float | None,
+        data: st.DataObject,
     ) -> None:
         self._begin(rules, policy)
+        self.per_second = per_second
         self.shared = shared
         self.executors = executors
         for _ in range(nodes):
@@ -206,13 +218,20 @@ class StorageMachine(EngineMachine):
     def warm(self) -> None:
         self.world.warm()
 
+    @precondition(lambda self: self.world.asked)
+    @rule()
+    def tell_bytes(self) -> None:
+        self.world.tell_bytes(self.per_second)
+
     def _catch_up(self) -> None:
         world = self.world
-        while world.errands or world.moves or world.warming:
+        while world.errands or world.moves or world.warming or world.asked:
             if world.errands:
                 world.do_errand()
             elif world.moves:
                 world.do_move()
+            elif world.asked:
+                self.tell_bytes()
             else:
                 world.warm()
             world.finish_deletions()

@@ -95,6 +95,13 @@ class StorageRig(Rig):
         return device.free_bandwidth / MB, device.free_capacity
 
 
+class PublishedRig(StorageRig):
+    """One in which constraints are learned in epochs."""
+
+    def __init__(self, *layers: StorageLayer, **settings: Any) -> None:
+        super().__init__(*layers, tuner="published", **settings)
+
+
 def where(commands: list[Command]) -> list[tuple[int, str, float]]:
     """The launched tasks, with the layer and the bandwidth in MB/s that each has."""
     return [(c.task, c.layer, c.bandwidth / MB) for c in commands if type(c) is Launch]
@@ -114,6 +121,7 @@ __all__ = [
     "FULL",
     "MB",
     "SLOW",
+    "PublishedRig",
     "StorageRig",
     "Warm",
     "io",

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from penstock.engine.state import StorageRules
 from penstock.model.resources import Node, StorageLayer
 from penstock.observe import records
 from penstock.observe.analysis import Analysis, analyse, ideal_speedup
@@ -455,11 +456,17 @@ def workloads(draw: st.DrawFn) -> Workload:
     return workload
 
 
-def simulated(workload: Workload, path: Path, **options: object) -> tuple[Outcome, list[Record]]:
+TUNERS = ["adaptive", "published"]
+
+
+def simulated(
+    workload: Workload, path: Path, tuner: str = "adaptive", **options: object
+) -> tuple[Outcome, list[Record]]:
     path.unlink(missing_ok=True)
     nodes = [Node(name, 3, 100, storage=LAYERS, io_executors=3) for name in ("a", "b")]
     observer = SimulatedLog(EventLog(str(path)), nodes, "fifo", ["test"])
-    simulation = Simulation(nodes, workload, observer=observer, **options)  # type: ignore[arg-type]
+    rules = StorageRules(tuner=tuner)
+    simulation = Simulation(nodes, workload, rules=rules, observer=observer, **options)  # type: ignore[arg-type]
     observer.attach(simulation.engine)
     outcome = simulation.run()
     observer.close(outcome.end, outcome.done, outcome.failed)
@@ -467,12 +474,17 @@ def simulated(workload: Workload, path: Path, **options: object) -> tuple[Outcom
 
 
 @settings(max_examples=60, deadline=None)
-@given(workloads(), st.sampled_from([0.0, 0.01]), st.sampled_from([None, Network(100.0 * MB, 0.1)]))
+@given(
+    workloads(),
+    st.sampled_from([0.0, 0.01]),
+    st.sampled_from([None, Network(100.0 * MB, 0.1)]),
+    st.sampled_from(TUNERS),
+)
 def test_what_is_found_in_the_log_of_a_simulation_is_what_happened(
-    tmp_path_factory: pytest.TempPathFactory, workload: Workload, deciding: float, network: Network | None
+    tmp_path_factory: pytest.TempPathFactory, workload: Workload, deciding: float, network: Network | None, tuner: str
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "events.jsonl"
-    outcome, run = simulated(workload, path, decision_seconds=deciding, network=network)
+    outcome, run = simulated(workload, path, tuner, decision_seconds=deciding, network=network)
     analysis = analyse(run)
     assert (analysis.done, analysis.failed) == (outcome.done, outcome.failed)
     # What the master needs after the last task has ended is in the simulation's makespan too.
@@ -503,13 +515,14 @@ def assert_sound(analysis: Analysis) -> None:
     assert all(0 <= use.held <= 1 and 0 <= use.busy <= 1 for use in analysis.devices)
 
 
-def test_equal_simulations_leave_equal_logs_which_other_readers_understand(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tuner", TUNERS)
+def test_equal_simulations_leave_equal_logs_which_other_readers_understand(tmp_path: Path, tuner: str) -> None:
     workload = Workload()
     for number in range(40):
         block = workload.task("compute", seconds=1.0, makes=MB)
         workload.io_task("save", constraint="auto", writes=[(f"/gpfs/{number}", 10 * MB)], after=[block])
-    outcome, run = simulated(workload, tmp_path / "one.jsonl", seed=3)
-    simulated(workload, tmp_path / "two.jsonl", seed=3)
+    outcome, run = simulated(workload, tmp_path / "one.jsonl", tuner, seed=3)
+    simulated(workload, tmp_path / "two.jsonl", tuner, seed=3)
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     tally = Tally()
     tally.add(run)

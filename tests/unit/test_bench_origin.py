@@ -113,7 +113,7 @@ def test_a_run_of_published_experiments_says_what_each_took_and_of_what_it_is(
     assert papers.main() == 0
     last_words = capsys.readouterr().out.splitlines()[-2:]
     assert last_words[0] == "one 0 s; two 0 s"
-    assert last_words[1].startswith("2 of 2 figures met, ")
+    assert last_words[1].startswith("2 of 2 predicted and 0 of 0 fitted figures met, ")
     assert "taken in 0 s" in last_words[1]
     told = json.loads((tmp_path / "build" / "papers.json").read_text())
     assert told["date"] in last_words[1]

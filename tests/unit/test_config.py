@@ -90,6 +90,12 @@ def test_the_description_of_a_machine_stands_beside_its_settings(tmp_path: Path)
         ("[runtime]\nretry_delay = true", 'expected a duration such as "5s"'),
         ("[runtime]\ntuning_ceiling = '40MB'", "cannot read '40MB' as a rate"),
         ("[runtime]\ntuning_ceiling = 0", "expected a rate above zero"),
+        ("[runtime]\ntuning_tolerance = 1", "expected a share from 0 to below 1"),
+        ("[runtime]\ntuning_tolerance = -0.1", "expected a share from 0 to below 1"),
+        ("[runtime]\ntuning_tolerance = 'nan'", "expected a share from 0 to below 1"),
+        ("[runtime]\ntuning_tolerance = 'two'", "expected a share from 0 to below 1"),
+        ("[runtime]\ntuning_tolerance = true", "expected a share from 0 to below 1"),
+        ("[runtime]\ntuning_counts = 'nodes'", 'expected "cluster" or "node"'),
         ("resources = 3", "must be a table"),
         ("[resources]\ncpus = 0", r"\[resources\] cpus = 0: expected a whole number above zero"),
         ("[resources]\ncpus = true", "expected a whole number above zero"),
@@ -238,3 +244,11 @@ def test_the_import_brings_no_parser_that_is_not_needed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, str(tmp_path), *names]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"] * len(names)
+
+
+def test_how_near_estimates_are_equal_and_where_tasks_are_counted(tmp_path: Path) -> None:
+    config = load(tmp_path, {}).config
+    assert (config.tuning_tolerance, config.tuning_counts) == (0.02, "cluster")
+    for written, share in (("5%", 0.05), ("0.1", 0.1), ("off", 0.0), ("0", 0.0)):
+        config = load(tmp_path, {"PENSTOCK_TUNING_TOLERANCE": written, "PENSTOCK_TUNING_COUNTS": "node"}).config
+        assert (config.tuning_tolerance, config.tuning_counts) == (share, "node")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.engine_rig import call, settled
-from tests.unit.storage_rig import FAST, MB, StorageRig, io, of_kind, where, writes
+from tests.unit.storage_rig import FAST, MB, PublishedRig, StorageRig, io, of_kind, where, writes
 
 from penstock.engine import flushing, io_demand
 from penstock.engine.crowding import GRACE
@@ -50,7 +50,7 @@ def test_a_function_learns_on_a_lower_layer_of_an_untouched_node_when_the_shared
     shared, own = StorageLayer("pfs", "/pfs", 80 * MB, shared=True), StorageLayer("ssd", "/ssd", 60 * MB)
     auto = Auto(20 * MB, 20 * MB, 2)
     known = Learned("l", "pfs", shared.bandwidth, 3, auto, (Measure(20 * MB, 1.0, 3, 3),))
-    rig = StorageRig(shared, own, executors=3, nodes=2, known={("l", "pfs"): known})
+    rig = PublishedRig(shared, own, executors=3, nodes=2, known={("l", "pfs"): known})
     learner = io("l", auto=auto)
     assert where(rig.submit(call(1, learner))) == [(1, "pfs", 20.0)]
     assert where(rig.submit(*(call(task, io("h", bw=30)) for task in (2, 3)))) == [(2, "pfs", 30.0), (3, "pfs", 30.0)]
@@ -114,9 +114,9 @@ def test_files_that_cannot_move_are_not_looked_at_whenever_one_can(temp: bool, m
 
 
 @pytest.mark.parametrize("scheduler", ["fcfs", "priority", "backfilling"])
-@pytest.mark.parametrize("auto", [False, True], ids=["declared", "being learned"])
+@pytest.mark.parametrize("tuner", [None, "published", "adaptive"], ids=["declared", "learned in epochs", "steered"])
 def test_the_cost_of_an_io_task_does_not_grow_with_the_number_of_nodes(
-    scheduler: str, auto: bool, monkeypatch: pytest.MonkeyPatch
+    scheduler: str, tuner: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
     demand = io_demand.demand
@@ -129,9 +129,10 @@ def test_the_cost_of_an_io_task_does_not_grow_with_the_number_of_nodes(
     monkeypatch.setattr(io_demand, "demand", counted)
     found = []
     for nodes in (10, 100):
-        rig = StorageRig(FAST, StorageLayer("pfs", "/pfs", 50 * MB, shared=True), nodes=nodes, scheduler=scheduler)
+        rules = {"scheduler": scheduler, "tuner": tuner or "adaptive"}
+        rig = StorageRig(FAST, StorageLayer("pfs", "/pfs", 50 * MB, shared=True), nodes=nodes, **rules)
         rig.checking = False
-        functions = [io("one", bw=60), io("two", auto=Auto(20 * MB, 40 * MB, 2)) if auto else io("two", bw=30)]
+        functions = [io("one", bw=60), io("two", auto=Auto(20 * MB, 40 * MB, 2)) if tuner else io("two", bw=30)]
         task = 0
         while len(rig.engine.state.io_ready) < 50:
             task += 1

@@ -21,7 +21,7 @@ from tests.unit.storage_rig import FAST, FULL, MB, SLOW, StorageRig, io, of_kind
 
 from penstock.engine.crowding import GRACE
 from penstock.model.commands import Discard, Launch, Move, Publish, Recall, Settle
-from penstock.model.events import Finished, NodeJoined, Published
+from penstock.model.events import Finished, LeftMeasured, NodeJoined, Published
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import FailureKind, OnFailure, TaskState
 
@@ -182,6 +182,19 @@ def test_declared_room_decides_and_what_has_none_overflows_to_the_next_layer() -
         (2, "fast", 1.0),
         (3, "slow", 1.0),
     ]
+
+
+def test_what_earlier_runs_left_takes_room_and_is_pointed_out() -> None:
+    small = StorageLayer("fast", "/fast", 100 * MB, 100, taken=70)
+    rig = StorageRig(small, SLOW, executors=9)
+    w = io("w", bw=1, size=20)
+    assert where(rig.submit(*(call(task, w) for task in (1, 2)))) == [(1, "fast", 1.0), (2, "slow", 1.0)]
+    rig.tell(LeftMeasured("fast", 30))  # some of it was brought home
+    assert where(rig.submit(call(3, w))) == [(3, "fast", 1.0)]
+    alone = StorageRig(small)
+    assert alone.submit(call(1, io("w", bw=1, size=50))) == []  # it has so much, though not now
+    failure = settled(alone.tick(GRACE))[101]
+    assert "fast has 30 B of 100 B left (70 B are of runs that are gone: `penstock recover`" in failure.message  # type: ignore[union-attr]
 
 
 def test_a_layer_that_says_it_is_full_is_left_alone_for_a_while_and_that_is_no_retry() -> None:

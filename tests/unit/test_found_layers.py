@@ -105,6 +105,22 @@ def test_one_device_is_one_layer_and_bears_the_name_of_the_work(root: FakeRoot) 
     assert names(root.look(TMPDIR="/bound")) == ["memory", "work"]
 
 
+def only_for_temporary_files(found: tuple[FoundLayer, ...]) -> list[str]:
+    return [one.layer.name for one in found if one.layer.temporary]
+
+
+def test_what_may_be_gone_tomorrow_is_for_temporary_files_only(root: FakeRoot) -> None:
+    assert only_for_temporary_files(root.look()) == ["memory"]
+    assert only_for_temporary_files(root.look(TMPDIR=SCRATCH)) == ["memory", "tmp"]
+    assert only_for_temporary_files(root.look(cwd=SCRATCH)) == ["memory", "tmp"]  # /tmp, on another device now
+    assert only_for_temporary_files(root.look(cwd=SCRATCH, TMPDIR=SCRATCH)) == ["memory"]
+
+
+def test_a_working_directory_in_memory_is_memory_all_the_same(root: FakeRoot) -> None:
+    """Files that are named there are written there; those that are named on a disk must not come by here."""
+    assert only_for_temporary_files(root.look(cwd="/dev/shm")) == ["work", "tmp"]
+
+
 def test_links_are_followed_to_the_device(root: FakeRoot) -> None:
     root.link("/home/me/fast", root.path / "scratch")
     assert names(root.look(TMPDIR="/home/me/fast/tmp")) == ["memory", "work", "tmp"]

@@ -37,6 +37,32 @@ def only(config: Config) -> StorageLayer:
     return layer
 
 
+def left_by_a_killed_run(mount: Path, size: int) -> Path:
+    """A file that was not brought home; the number is that of no process."""
+    kept = mount / f"penstock-{os.getuid()}-{1 << 23}-0123abcd-layer" / "kept" / "1.0-1234" / "file"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(bytes(size))
+    return kept
+
+
+def test_what_a_killed_run_left_is_taken_of_the_capacity(tmp_path: Path) -> None:
+    config = passed(tmp_path, table(capacity="1MB"))
+    kept = left_by_a_killed_run(tmp_path, 300_000)
+    (kept.parents[2] / "work").mkdir()
+    (kept.parents[2] / "work" / "half").write_bytes(bytes(1000))  # the next run removes it
+    layer = only(config)
+    assert (layer.capacity, layer.taken) == (1_000_000, 300_000)
+    assert only(passed(tmp_path, layer)) == layer
+    kept.unlink()
+    assert only(config).taken == 0
+
+
+@pytest.mark.parametrize("made", [table(temporary=True), StorageLayer("ssd", ".", 450e6, temporary=True)])
+def test_a_layer_for_temporary_files_only(tmp_path: Path, made: Any) -> None:
+    assert only(passed(tmp_path, made)).temporary
+    assert not only(passed(tmp_path, table())).temporary
+
+
 # --- what is understood -----------------------------------------------------------------------------------------------
 
 

@@ -14,18 +14,20 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError, PenstockError
-from penstock.runtime import probe, probe_stream
+from penstock.runtime import probe, probe_busy, probe_stream
 from penstock.runtime.probe import Limits, Measurement, Point, Progress, check_directory, measure
-from penstock.runtime.probe_stream import BLOCK
-from penstock.runtime.probe_streams import Passage, Streams
+from penstock.runtime.probe_busy import OtherUse
+from penstock.runtime.probe_stream import BLOCK, FOLDER, clean
+from penstock.runtime.probe_streams import Passage, Streams, Unanswered
 
 pytestmark = pytest.mark.leaks
 FAR = 3600.0
 
 
-def measured(*writes: float) -> Measurement:
-    points = [Point(2**n, write, write, rounds=1, size=1, cut=False) for n, write in enumerate(writes)]
-    return Measurement("/x", tuple(points))
+def measured(*writes: float | tuple[float, ...]) -> Measurement:
+    """Points of 1, 2, 4, … streams: rates at which they wrote, or the one rate of all repeats."""
+    rates = [write if isinstance(write, tuple) else (write, write, write) for write in writes]
+    return Measurement("/x", tuple(Point(2**n, repeats, repeats, size=1) for n, repeats in enumerate(rates)))
 
 
 # --- what the numbers mean --------------------------------------------------------------------------------------------
@@ -52,6 +54,38 @@ def test_best_knee_and_congestion(writes: tuple[float, ...], best: int, knee: in
     assert (fallen.streams if fallen else None) == congestion
 
 
+def test_the_median_counts_and_repeats_are_kept() -> None:
+    point = Point(4, (100.0, 500.0, 110.0), (7.0, 9.0, 8.0), size=1)
+    assert (point.write, point.read, point.rounds) == (110.0, 8.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("writes", "unsure"),
+    [
+        ((100.0, 100.0, 100.0), False),
+        ((100.0, 115.0, 129.0), False),
+        ((100.0, 115.0, 140.0), True),
+        ((345.0, 167.0, 340.0), True),
+        ((100.0,), True),  # once is not enough to tell
+        ((0.0, 0.0), False),
+    ],
+)
+def test_a_point_is_unsure_if_its_repeats_differ_or_if_there_are_none(writes: tuple[float, ...], unsure: bool) -> None:
+    assert Point(1, writes, writes, size=1).unsure is unsure
+
+
+def test_what_repeats_do_not_agree_on_is_no_congestion() -> None:
+    """Seen on one disk on one day: 345 MB/s with 2 streams, 167 with 32."""
+    assert measured(300, (345.0, 170.0, 350.0), (167.0, 320.0, 160.0)).congestion is None
+    fallen = measured(300, (345.0, 340.0, 350.0), (167.0, 180.0, 160.0)).congestion
+    assert fallen is not None and fallen.streams == 4
+
+
+@pytest.mark.parametrize(("others", "busy"), [(None, False), (0.1, False), (0.6, True)])
+def test_a_machine_is_busy_if_others_use_much_of_it(others: float | None, busy: bool) -> None:
+    assert Measurement("/x", measured(1).points, others=others).busy is busy
+
+
 @pytest.mark.parametrize(
     ("most", "counts"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12])]
 )
@@ -64,6 +98,51 @@ def test_a_rate_counts_all_bytes_over_all_the_time() -> None:
     assert Passage(0, 0.0).rate == 0
 
 
+# --- what others use --------------------------------------------------------------------------------------------------
+
+
+class Stat:
+    """A /proc/stat of two CPUs, told by hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fields = [1000] * 8
+
+    def passes(self, seconds: float, *, worked: float) -> None:
+        """CPU time passes on both; waiting for a disk is no work."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        self.fields[0] += round(worked * ticks)
+        self.fields[4] += round((2 * seconds - worked) * ticks)
+        self.path.write_text(f"cpu  {' '.join(map(str, self.fields))} 7 7\ncpu0 1 2 3\n")
+
+
+def test_what_others_used_is_what_was_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_busy.time, "process_time", lambda: 5.0)
+    stat = Stat(tmp_path / "stat")
+    use = OtherUse(str(stat.path))
+    assert use.share is None
+    stat.passes(1.0, worked=0.0)
+    use.begin()
+    stat.passes(10.0, worked=8.0)
+    use.end(ours=3.0)
+    assert use.share == pytest.approx(0.25)
+    stat.passes(100.0, worked=200.0)  # nothing is measured meanwhile
+    use.begin()
+    stat.passes(10.0, worked=1.0)
+    use.end(ours=3.0)  # clocks differ a little
+    assert use.share == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("text", ["", "cpu\n", "cpu 1 2\n", "cpu a b c d e f g h\n"])
+def test_where_the_kernel_tells_nothing_nothing_is_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "stat").write_text(text)
+    for path in (tmp_path / "stat", tmp_path / "missing"):
+        use = OtherUse(str(path))
+        use.begin()
+        use.end(1.0)
+        assert use.share is None
+
+
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +151,7 @@ def stream_files(folder: Path) -> list[Path]:
 
 
 def test_each_stream_writes_its_own_file_and_reads_it_again(tmp_path: Path) -> None:
-    with Streams(str(tmp_path)) as streams:
+    with Streams(str(tmp_path), time.monotonic() + FAR) as streams:
         size = 2 * BLOCK + 12345
         written = streams.write(3, size, time.monotonic() + FAR)
         assert [path.stat().st_size for path in stream_files(tmp_path)] == [size] * 3
@@ -85,7 +164,7 @@ def test_each_stream_writes_its_own_file_and_reads_it_again(tmp_path: Path) -> N
 
 
 def test_at_the_deadline_streams_stop_and_report_what_they_managed(tmp_path: Path) -> None:
-    with Streams(str(tmp_path)) as streams:
+    with Streams(str(tmp_path), time.monotonic() + FAR) as streams:
         cut = streams.write(2, 1 << 40, time.monotonic())
         assert cut.moved == 2 * BLOCK == sum(path.stat().st_size for path in stream_files(tmp_path))
         streams.write(2, 3 * BLOCK, time.monotonic() + FAR)
@@ -93,7 +172,7 @@ def test_at_the_deadline_streams_stop_and_report_what_they_managed(tmp_path: Pat
 
 
 def test_what_is_written_can_be_neither_compressed_nor_deduplicated(tmp_path: Path) -> None:
-    with Streams(str(tmp_path)) as streams:
+    with Streams(str(tmp_path), time.monotonic() + FAR) as streams:
         streams.write(2, 3 * BLOCK, time.monotonic() + FAR)
         data = b"".join(path.read_bytes() for path in stream_files(tmp_path))
     pages = [data[at : at + 4096] for at in range(0, len(data), 4096)]
@@ -103,13 +182,13 @@ def test_what_is_written_can_be_neither_compressed_nor_deduplicated(tmp_path: Pa
 
 def test_progress_is_told_while_it_runs(tmp_path: Path) -> None:
     told: list[int] = []
-    with Streams(str(tmp_path)) as streams:
+    with Streams(str(tmp_path), time.monotonic() + FAR) as streams:
         streams.write(2, BLOCK, time.monotonic() + FAR, lambda moved, seconds: told.append(moved))
     assert told == [BLOCK, 2 * BLOCK]
 
 
 def test_an_error_of_a_stream_is_raised_here_with_its_number(tmp_path: Path) -> None:
-    with pytest.raises(OSError) as caught, Streams(str(tmp_path)) as streams:
+    with pytest.raises(OSError) as caught, Streams(str(tmp_path), time.monotonic() + FAR) as streams:
         streams.write(1, BLOCK, time.monotonic() + FAR)
         stream_files(tmp_path)[0].unlink()
         streams.read(1, time.monotonic() + FAR)
@@ -118,7 +197,7 @@ def test_an_error_of_a_stream_is_raised_here_with_its_number(tmp_path: Path) -> 
 
 
 def test_a_stream_that_dies_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(PenstockError, match="status -9"), Streams(str(tmp_path)) as streams:
+    with pytest.raises(PenstockError, match="status -9"), Streams(str(tmp_path), time.monotonic() + FAR) as streams:
         streams.write(2, BLOCK, time.monotonic() + FAR)
         os.kill(streams._streams[1].process.pid, signal.SIGKILL)
         streams.write(2, BLOCK, time.monotonic() + FAR)
@@ -154,7 +233,7 @@ def test_a_stream_that_nobody_listens_to_stops_wherever_it_is(tmp_path: Path, he
 
 # --- measuring --------------------------------------------------------------------------------------------------------
 
-SMALL = Limits(size=2 * BLOCK, time=20.0, streams=3)
+SMALL = Limits(size=2 * BLOCK, time=60.0, streams=3)
 
 
 def test_a_measurement_has_a_point_for_each_number_of_streams(tmp_path: Path) -> None:
@@ -169,16 +248,167 @@ def test_a_measurement_has_a_point_for_each_number_of_streams(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
     shares = [progress.done for progress in seen]
     assert shares == sorted(shares) and shares[0] > 0 and shares[-1] <= 1
-    assert {(progress.streams, progress.phase) for progress in seen} == {
+    assert {(progress.streams, progress.phase) for progress in seen} >= {
         (streams, phase) for streams in (1, 2, 3) for phase in ("write", "read")
     }
 
 
-def test_when_the_time_is_used_up_no_step_is_added(tmp_path: Path) -> None:
-    measurement = measure(str(tmp_path), Limits(size=1 << 30, time=1e-6, streams=32))
-    assert [point.streams for point in measurement.points] == [1]
-    assert measurement.points[0].size == BLOCK
-    assert "time" in measurement.stopped
+class Device:
+    """Streams that are only computed, on a clock of their own: so many bytes per second, whatever their number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float = 100e6) -> None:
+        self.now = 0.0
+        self.rate = rate
+        #: number of streams → factor of the rate, in the order of its repeats; the last one stays
+        self.factors: dict[int, list[float]] = {}
+        #: what was done: phase, number of streams, bytes of each
+        self.done: list[tuple[str, int, int]] = []
+        self.hangs_at = -1
+        monkeypatch.setattr(probe, "Streams", lambda directory, end: self)
+        monkeypatch.setattr(probe, "time", self)
+        monkeypatch.setattr(probe, "free_bytes", lambda path: 10**12)
+        self.end = 0.0
+        self.size = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def write(self, count: int, size: int, deadline: float, told: object = None) -> Passage:
+        factors = self.factors.get(count, [1.0])
+        factor = factors.pop(0) if len(factors) > 1 else factors[0]
+        self.size = size
+        return self._pass("write", count, size, self.rate * factor)
+
+    def read(self, count: int, deadline: float, told: object = None) -> Passage:
+        return self._pass("read", count, self.size, self.rate)
+
+    def _pass(self, phase: str, count: int, size: int, rate: float) -> Passage:
+        self.done.append((phase, count, size))
+        if len(self.done) == self.hangs_at:
+            raise Unanswered
+        self.now += count * size / rate
+        return Passage(count * size, count * size / rate)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    return Device(monkeypatch)
+
+
+def test_numbers_of_streams_take_turns(device: Device) -> None:
+    """What changes with time must show as a difference between repeats, not as one between numbers of streams."""
+    measurement = measure("/x", Limits(size=BLOCK, time=60.0, streams=4))
+    writes = [count for phase, count, _ in device.done[1:] if phase == "write"]
+    assert writes == [1, 2, 4, 4, 2, 1, 1, 2, 4, 4, 2, 1, 1, 2, 4]
+    assert [point.rounds for point in measurement.points] == [5, 5, 5]
+    assert not measurement.unsure and measurement.stopped == measurement.unfinished == ""
+
+
+def test_a_device_that_changes_makes_a_measurement_unsure(device: Device) -> None:
+    device.factors = {2: [1.0, 0.5, 1.0, 0.5, 1.0]}
+    measurement = measure("/x", Limits(size=BLOCK, time=60.0, streams=4))
+    assert [point.streams for point in measurement.unsure] == [2]
+    assert measurement.points[1].writes == pytest.approx((100e6, 50e6, 100e6, 50e6, 100e6))
+
+
+def test_the_time_is_planned_for_three_rounds_of_all_and_each_repeat_is_as_large(device: Device) -> None:
+    measurement = measure("/x", Limits(size=1 << 40, time=30.0, streams=32))
+    assert [point.streams for point in measurement.points] == [1, 2, 4, 8, 16, 32]
+    assert all(point.rounds >= 3 for point in measurement.points)
+    assert device.now <= 30.0
+    for point in measurement.points:
+        sizes = {size for phase, count, size in device.done[1:] if count == point.streams}
+        assert len(sizes) == 1
+
+
+def test_a_slow_device_gets_as_far_as_the_time_lasts_and_nothing_is_begun_that_cannot_end(device: Device) -> None:
+    device.rate = 2e6
+    measurement = measure("/x", Limits(time=30.0, streams=32))
+    assert measurement.points[-1].streams < 32
+    assert "time is used up" in measurement.stopped
+    last = measurement.points[-1]
+    assert last.unsure and last.rounds == 1
+    assert device.now < 30.0 + 2 * 32 * BLOCK / device.rate  # a step that nobody knows yet may be long
+
+
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_device_that_hangs_before_anything_is_known_is_an_error(device: Device, at: int) -> None:
+    device.hangs_at = at
+    with pytest.raises(PenstockError, match=r"nothing could be measured in 30.*ing with 1 stream was not done"):
+        measure("/x", Limits(streams=2))
+
+
+def test_a_device_that_hangs_later_leaves_what_is_known(device: Device) -> None:
+    device.hangs_at = 6  # the warm-up, 1 stream, 2 streams; then it writes with 4
+    measurement = measure("/x", Limits(size=BLOCK, streams=4))
+    assert [(point.streams, point.rounds, point.unsure) for point in measurement.points] == [(1, 1, True), (2, 1, True)]
+    assert measurement.unfinished == "writing with 4 streams"
+    assert measurement.stopped == "the time is used up"
+
+
+def test_a_device_that_hangs_in_a_later_round(device: Device) -> None:
+    device.hangs_at = 9
+    measurement = measure("/x", Limits(size=BLOCK, streams=4))
+    assert [point.rounds for point in measurement.points] == [1, 1, 2]
+    assert (measurement.unfinished, measurement.stopped) == ("reading with 4 streams", "")
+
+
+def test_without_time_nothing_is_measured_and_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError, match="nothing could be measured in 1 µs"):
+        measure(str(tmp_path), Limits(size=1 << 30, time=1e-6, streams=32))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_that_hangs_is_waited_for_until_the_end_and_no_longer(tmp_path: Path) -> None:
+    """One that is stopped is like one that waits for its disk: it does not answer."""
+    with Streams(str(tmp_path), time.monotonic() + FAR) as streams:
+        streams.write(2, BLOCK, time.monotonic() + FAR)
+        os.kill(streams._streams[1].process.pid, signal.SIGSTOP)
+        streams._end = time.monotonic() + 0.2
+        with pytest.raises(Unanswered):
+            streams.write(2, BLOCK, time.monotonic() + FAR)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- what a killed probe leaves ---------------------------------------------------------------------------------------
+
+
+def killed_streams(folder: Path) -> Path:
+    """The remains of a probe that was killed with its streams."""
+    with Streams(str(folder), time.monotonic() + FAR) as streams:
+        streams.write(2, BLOCK, time.monotonic() + FAR)
+        for stream in streams._streams:
+            stream.process.kill()
+            stream.process.wait()
+        (dead,) = folder.glob(f"{FOLDER}*")
+        assert len(list(dead.iterdir())) == 2
+        streams._streams.clear()  # nobody is left to clean up
+    return dead
+
+
+def test_the_next_probe_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    dead = killed_streams(tmp_path)
+    assert dead.exists()
+    with Streams(str(tmp_path), time.monotonic() + FAR) as streams:
+        assert not dead.exists()
+        streams.write(1, BLOCK, time.monotonic() + FAR)
+        clean(str(tmp_path))  # another one begins
+        assert len(stream_files(tmp_path)) == 1
+        assert streams.read(1, time.monotonic() + FAR).moved == BLOCK
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_folders_of_probes_are_removed(tmp_path: Path) -> None:
+    mine = tmp_path / ".penstock-probes-of-mine"
+    mine.mkdir()
+    clean(str(tmp_path))
+    assert mine.exists()
 
 
 def test_no_more_than_a_quarter_of_the_free_space_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

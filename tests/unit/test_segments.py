@@ -25,7 +25,7 @@ FIRST, SECOND = os.urandom(100_001), os.urandom(3_000_000)
 
 @pytest.fixture(params=[False, True], ids=["shared", "alone"])
 def segments(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Segments]:
-    for name in ("memory", "spill"):
+    for name in ("memory", "spill", "disk"):
         (tmp_path / name).mkdir()
     made = Segments(
         str(tmp_path / "memory"),

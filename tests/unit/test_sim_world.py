@@ -8,6 +8,7 @@ import pytest
 from tests.unit.sim_rig import MB, SSD, node, simulate
 
 from penstock.engine.engine import Engine
+from penstock.engine.state import StorageRules
 from penstock.errors import ConfigError
 from penstock.model import commands, events
 from penstock.model.data import Value
@@ -181,8 +182,9 @@ def test_a_learning_phase_begins_when_its_executors_are_there() -> None:
     workload = Workload()
     for index in range(20):
         workload.io_task("w", writes=[(f"/ssd/{index}", 10 * MB)], constraint="auto(25,100,2)")
-    plain = simulate(workload, node("n", 1, SSD, executors=4))
-    late = simulate(workload, node("n", 1, SSD, executors=4), io_costs=Costs(start=3.0, each=0.5))
+    here, rules = node("n", 1, SSD, executors=4), StorageRules(tuner="published")
+    plain = simulate(workload, here, rules=rules)
+    late = simulate(workload, here, rules=rules, io_costs=Costs(start=3.0, each=0.5))
     assert [epoch.tasks for epoch in late.epochs] == [epoch.tasks for epoch in plain.epochs] == [4, 2, 1]
     for with_start, without in zip(late.epochs, plain.epochs, strict=True):
         assert with_start.seconds == pytest.approx(without.seconds)

@@ -68,6 +68,7 @@ _VERBS = {
     "run": _verb("run", "run", **REST_IS_OF_THE_PROGRAM),
     "simulate": _verb("simulate", "simulate"),
     "doctor": _verb("doctor", "doctor"),
+    "recover": _verb("recover", "recover"),
     "config": _verb("config", "config"),
     "probe": _verb("probe", "probe"),
     "tuning": _verb("tuning", "tuning"),

@@ -67,6 +67,7 @@ def _layers(known: Iterable[FoundLayer]) -> Table:
         layer = one.layer
         capacity = "no limit" if layer.capacity is None else format_size(layer.capacity)
         origin = f"[dim]found: {one.kind}, guessed[/]" if one.guessed else "[green]described[/]"
+        origin += ", temporary files only" if layer.temporary else ""
         cells = (layer.name, layer.mount, format_rate(layer.bandwidth), capacity, "yes" if layer.shared else "no")
         table.add_row(*map(escape, cells), origin)
     return table
@@ -106,6 +107,8 @@ def _show(name: str, value: object) -> str:
         return shown(str(value))
     if name == "tuning_ceiling" and isinstance(value, float):
         return format_rate(value)
+    if name == "tuning_tolerance" and isinstance(value, float):
+        return f"{100 * value:g}%" if value else "off"
     return str(value)
 
 

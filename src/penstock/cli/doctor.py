@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from penstock.runtime.config import Config
     from penstock.runtime.found_layers import FoundLayer
 
 __all__ = ["Check", "doctor"]
@@ -233,6 +232,7 @@ def _storage() -> Iterator[Check]:
         room = "no limit" if layer.capacity is None else format_size(layer.capacity)
         finding = f"{layer.name}: {layer.mount}, {format_rate(layer.bandwidth)}, {room}"
         finding += ", shared" if layer.shared else ""
+        finding += ", temporary files only" if layer.temporary else ""
         finding += f", found ({one.kind})" if one.guessed else ", described"
         advice = "bandwidths are guessed: run `penstock probe DIR` to measure"
         yield Check("✓", "storage", finding, advice if one.guessed and number == len(known) else "")
@@ -241,45 +241,32 @@ def _storage() -> Iterator[Check]:
 def _leftovers() -> Iterator[Check]:
     """What runs that were killed have left: it goes, except for files on layers that may be the user's."""
     from penstock.errors import ConfigError
-    from penstock.executors.disposable import kept_on_layer, sweep
+    from penstock.executors.disposable import sweep
     from penstock.runtime.config import load_config
+    from penstock.runtime.directories import places_of_runs
+    from penstock.runtime.left_behind import left_on, traced_mounts
     from penstock.units import format_size
 
     try:
-        places, known = _places(load_config({}).config), _known_layers()
+        places, known = places_of_runs(load_config({}).config), _known_layers()
     except ConfigError:
         return  # reported with the settings, or with the storage
-    for path in sweep(dict.fromkeys([*places, *(one.layer.mount for one in known)])):
+    for path in sweep(dict.fromkeys([*places, *(one.layer.mount for one in known), *traced_mounts()])):
         if not os.path.exists(path):
             yield Check("✓", "leftover", f"{path}, of a run that was killed: removed")
-    for one in known:
-        for path in kept_on_layer(one.layer.mount):
-            finding = f"{path}, {format_size(_size_of(path))}, of a run that is gone"
-            advice = "files that had not reached their place may be in it; look, then remove it"
-            if one.layer.shared:
-                advice = f"unless it runs on another machine: {advice}"
+    shared = {one.layer.mount for one in known if one.layer.shared}
+    traced = traced_mounts()
+    for mount in dict.fromkeys([*(one.layer.mount for one in known), *traced]):
+        for left in left_on(mount):
+            finding = f"{left.run.root}, {format_size(left.size)}, of a run that is gone"
+            advice = "`penstock recover` brings home what is in it"
+            if mount in shared and not left.run.of_this_machine:
+                advice = f"unless it runs on {left.run.host}: {advice}"
             yield Check("!", "leftover", finding, advice)
-
-
-def _places(config: Config) -> list[str]:
-    """Where directories of runs lie, apart from layers."""
-    import tempfile
-
-    from penstock.runtime.directories import SHARED_MEMORY
-
-    places = (config.memory_dir or SHARED_MEMORY, tempfile.gettempdir(), config.spill_dir, config.run_dir)
-    return list(dict.fromkeys(place for place in places if place is not None))
-
-
-def _size_of(folder: str) -> int:
-    size = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                size += os.lstat(os.path.join(parent, name)).st_size
-            except OSError:
-                pass  # somebody is removing it
-    return size
+    for mount in traced:
+        if not os.path.isdir(mount):
+            advice = "files of it may be there: mount it, then `penstock recover`"
+            yield Check("!", "leftover", f"{mount}, a layer that a run used, is not there", advice)
 
 
 def _sockets() -> Iterator[Check]:

@@ -1,6 +1,6 @@
 """``penstock probe``: measure a directory, show what it can do, and write it into ``penstock.toml``.
 
-arguments checked ──▶ ``runtime.probe`` measures, a bar in view ──▶ plot and table ──▶ ``runtime.describe`` writes
+arguments checked ──▶ ``runtime.probe`` measures, a bar in view ──▶ ``probe_view`` shows ──▶ ``runtime.describe`` writes
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from penstock.cli import probe_view
 
-    from penstock.runtime.describe import Edit, MeasuredLayer
+if TYPE_CHECKING:
+    from penstock.runtime.describe import Edit
     from penstock.runtime.probe import Limits, Measurement
     from penstock.runtime.probe import Progress as Standing
 
@@ -82,40 +82,33 @@ class _Outcome:
         self._limits = limits
         self._name = name
         self._path = path
-        self._layer = _layer(measurement, name)
+        self._layer = probe_view.measured_layer(measurement, name)
 
     def print_json(self, *, written: bool) -> None:
         import json
 
-        measured = self._measurement
-        points = [{field: getattr(point, field) for field in point.__struct_fields__} for point in measured.points]
-        content = {
-            "directory": measured.directory,
-            "points": points,
-            "best": measured.best.streams,
-            "knee": measured.knee.streams,
-            "congestion": measured.congestion.streams if measured.congestion else None,
-            "stopped": measured.stopped or None,
-            "layer": self._layer.values,
-            "written": self._path if written else None,
-        }
+        content = probe_view.as_json(self._measurement)
+        content |= {"layer": self._layer.values, "written": self._path if written else None}
         print(json.dumps(content, indent=2))
 
     def show(self) -> None:
         """Plot, table, and what they mean."""
+        from penstock.runtime.probe import free_bytes
         from penstock.units import format_size
 
         console = self._console
-        free = f"{format_size(_free(self._measurement.directory))} free"
+        free = f"{format_size(free_bytes(self._measurement.directory))} free"
         console.print(f"\n{self._measurement.directory}", style="bold", markup=False, soft_wrap=True, end="")
         console.print(f"  {free}\n", style="dim")
-        console.print(_curves(console, self._measurement))
+        console.print(probe_view.curves(console, self._measurement))
         console.print()
-        console.print(_table(self._measurement))
+        console.print(probe_view.table(self._measurement))
         console.print()
-        for sentence in _findings(self._measurement):
+        for sentence in probe_view.findings(self._measurement):
             console.print(sentence)
-        console.print(f"\n{_how(self._limits)}", style="dim")
+        for sentence in (*probe_view.warnings(self._measurement.directory), *probe_view.doubts(self._measurement)):
+            console.print(sentence, style="yellow")
+        console.print(f"\n{probe_view.how(self._limits)}", style="dim")
 
     def record(self, *, agreed: bool | None) -> None:
         """Write the layer into the file, after asking where that is due; else show what to add."""
@@ -127,7 +120,9 @@ class _Outcome:
                 f"To use this layer, add to {_shown(self._path)}:"
             )
         elif self.write(ask=agreed is None):
-            self._console.print(f"\nWrote the layer [bold]{self._layer.name}[/] into {_shown(self._path)}.")
+            best = self._measurement.best
+            doubt = ", with a note that its bandwidth is unsure" if best.unsure or self._measurement.busy else ""
+            self._console.print(f"\nWrote the layer [bold]{self._layer.name}[/] into {_shown(self._path)}{doubt}.")
         else:
             self._console.print("\nNothing was written.")
 
@@ -231,122 +226,10 @@ def _progress_bar() -> Iterator[Any]:
 
         def show(progress: Standing) -> None:
             what = "writing" if progress.phase == "write" else "reading"
-            described = f"{what}, {_streams(progress.streams)}"
+            described = f"{what}, {probe_view.streams(progress.streams)}"
             bar.update(task, completed=progress.done, description=described, rate=format_rate(progress.rate))
 
         yield show
-
-
-# --- what was found ---------------------------------------------------------------------------------------------------
-
-
-def _layer(measurement: Measurement, name: str | None) -> MeasuredLayer:
-    from penstock.runtime.describe import MeasuredLayer, default_name
-    from penstock.units import format_rate, format_size
-
-    directory = measurement.directory
-    return MeasuredLayer(
-        name=name or default_name(directory),
-        mount=directory,
-        bandwidth=format_rate(measurement.best.write).replace(" ", ""),
-        capacity=format_size(_two_digits_down(_free(directory))).replace(" ", ""),
-        measured=", ".join(
-            f"{point.streams}: {format_rate(point.write).replace(' ', '')}" for point in measurement.points
-        ),
-        notes=(
-            "what `penstock probe` measured, by number of streams",
-            *(
-                f"{point.streams:>4}  write {format_rate(point.write):>9}  read {format_rate(point.read):>9}"
-                for point in measurement.points
-            ),
-        ),
-    )
-
-
-def _two_digits_down(size: int) -> int:
-    unit: int = 10 ** max(0, len(str(size)) - 2)
-    return size // unit * unit
-
-
-def _free(directory: str) -> int:
-    from penstock.runtime.probe import free_bytes
-
-    return free_bytes(directory)
-
-
-def _curves(console: Console, measurement: Measurement) -> Any:
-    import math
-
-    from penstock.observe.plot import Series, plot
-    from penstock.units import format_rate
-
-    return plot(
-        [
-            Series("write", [(point.streams, point.write) for point in measurement.points], "bold cyan"),
-            Series("read", [(point.streams, point.read) for point in measurement.points], "yellow"),
-        ],
-        width=min(console.width, 80) - 2,
-        x_label="concurrent streams",
-        x_scale=math.log2,
-        y_format=format_rate,
-        ascii_only=console.options.ascii_only,
-    )
-
-
-def _table(measurement: Measurement) -> Any:
-    from rich.table import Table
-
-    from penstock.units import format_rate
-
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
-    for heading in ("streams", "write", "read"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
-    for point in measurement.points:
-        remarks = [
-            *(["knee"] if point is measurement.knee else []),
-            *(["best"] if point is measurement.best else []),
-            *(["congestion"] if point is measurement.congestion else []),
-            *(["cut short"] if point.cut else []),
-        ]
-        row = (str(point.streams), format_rate(point.write), format_rate(point.read), f"[dim]{', '.join(remarks)}[/]")
-        table.add_row(*row, style="bold" if point is measurement.knee else None)
-    return table
-
-
-def _findings(measurement: Measurement) -> Iterator[str]:
-    from penstock.units import format_rate
-
-    best, knee, congestion = measurement.best, measurement.knee, measurement.congestion
-    sentence = f"Best: writing at [bold]{format_rate(best.write)}[/] with {_streams(best.streams)}."
-    if knee is not best:
-        sentence += f" {_streams(knee.streams).capitalize()} nearly suffice{'s' if knee.streams == 1 else ''}"
-        sentence += f" ({knee.write / best.write:.0%}): the knee."
-    else:
-        sentence += " The knee is there too: fewer streams are clearly slower."
-    yield sentence
-    if congestion is not None:
-        lost = 1 - congestion.write / best.write
-        yield (
-            f"With {_streams(congestion.streams)} it falls by {lost:.0%}, to {format_rate(congestion.write)}: "
-            "congestion."
-        )
-    if measurement.stopped:
-        yield f"More than {_streams(measurement.points[-1].streams)} were not tried: {measurement.stopped}."
-
-
-def _how(limits: Limits) -> str:
-    from penstock.units import format_size
-
-    return (
-        f"Each stream is a process that writes its own file, {format_size(limits.size)} at most, with an fsync at the "
-        "end. Before reading, the kernel is asked to drop the files from its cache; where the file system ignores "
-        "that, or has a cache of its own, reads are faster than the device."
-    )
-
-
-def _streams(count: int) -> str:
-    return "1 stream" if count == 1 else f"{count} streams"
 
 
 def _shown(path: str) -> str:

@@ -26,7 +26,8 @@ _VALUES = {
     "--" + name.replace("_", "-"): name
     for name in (
         *("cpus", "memory", "countable", "scheduler", "run_dir", "mode", "window"),
-        *("io_executors", "io_scheduler", "io_ageing", "tuning_ceiling"),
+        *("io_executors", "io_scheduler", "io_ageing", "tuner", "tuning_ceiling"),
+        *("tuning_tolerance", "tuning_counts"),
     )
 } | {
     "--resources": "resources_file",

@@ -49,8 +49,17 @@ def run(
     resources: Annotated[
         str | None, typer.Option(metavar="FILE", help="Take storage layers from a COMPSs resources file (XML).")
     ] = None,
+    tuner: Annotated[
+        str | None, typer.Option(metavar="NAME", help='How constraints are learned: "adaptive" or "published".')
+    ] = None,
     tuning_ceiling: Annotated[
         str | None, typer.Option(metavar="RATE", help='Largest constraint that may be learned: "64MB/s".')
+    ] = None,
+    tuning_tolerance: Annotated[
+        str | None, typer.Option(metavar="SHARE", help='Published: estimates this near are equal: "2%", or "off".')
+    ] = None,
+    tuning_counts: Annotated[
+        str | None, typer.Option(metavar="WHERE", help='Published: count tasks at a time per "cluster" or "node".')
     ] = None,
 ) -> None:
     """Run APP, its tasks in parallel, and sum up.
@@ -79,7 +88,10 @@ def run(
         "io_ageing": io_ageing,
         "data_movement": data_movement if data_movement_word is None else data_movement_word,
         "resources_file": resources,
+        "tuner": tuner,
         "tuning_ceiling": tuning_ceiling,
+        "tuning_tolerance": tuning_tolerance,
+        "tuning_counts": tuning_counts,
     }
     given = {name: value for name, value in flags.items() if value is not None}
     raise typer.Exit(launch(RunRequest(app, args or [], module, given)))

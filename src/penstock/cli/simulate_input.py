@@ -231,7 +231,15 @@ def _described() -> Machine:
     from penstock.runtime.simulated import simulated_nodes
 
     config = load_config({}).config
-    rules = StorageRules(config.io_scheduler, config.io_ageing, config.data_movement, config.tuning_ceiling)
+    rules = StorageRules(
+        config.io_scheduler,
+        config.io_ageing,
+        config.data_movement,
+        config.tuning_ceiling,
+        tuner=config.tuner,
+        tie=config.tuning_tolerance,
+        counted_per=config.tuning_counts,
+    )
     return Machine(list(simulated_nodes(config)), config.scheduler, rules, described=bool(config.node))
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.runtime.cache_file import CacheFile, Record
+    from penstock.runtime.tuning_cache import Entry
     from penstock.tuning.objective import Choice, Estimate
     from penstock.tuning.registry import Learned
 
@@ -32,14 +33,17 @@ def tuning(
 ) -> None:
     """Show what earlier runs learned: about storage bandwidth, or how long functions take.
 
-    What functions with storage_bw="auto" found out about each storage layer.
-    The value that is chosen depends on how many tasks wait: see --tasks.
+    What each storage layer delivered to so many tasks at a time, as functions with storage_bw="auto" found out.
+    For what was learned in epochs (tuner = "published"): the value that is chosen depends on how many tasks wait,
+    see --tasks.
     """
     from rich.console import Console
 
+    from penstock.cli.delivery import show_delivery
     from penstock.runtime.cache_file import matches
     from penstock.runtime.profiles import profile_cache
     from penstock.runtime.tuning_cache import tuning_cache
+    from penstock.tuning.registry import Delivery
 
     path = file or _configured_path("profiles" if profiles else "tuning")
     if clear:
@@ -49,17 +53,35 @@ def tuning(
         show_profiles(path, function, layer, json=json)
         return
     everything = tuning_cache(path).records()
-    found = [record for record in everything if matches(record.entry, function, layer) and record.entry.measures]
+    found = [record for record in everything if matches(record.entry, function, layer) and _says_something(record)]
     if json:
         import msgspec
 
-        typer.echo(msgspec.json.format(msgspec.json.encode([_plain(record, tasks) for record in found])).decode())
+        typer.echo(msgspec.json.format(msgspec.json.encode([_in_json(record, tasks) for record in found])).decode())
         return
     console = Console(highlight=False)
     if not found:
         _say_nothing_found(console, everything, path)
     for record in found:
-        _show(console, record, tasks)
+        if isinstance(record.entry, Delivery):
+            show_delivery(console, record.entry, record.learned)
+        else:
+            _show(console, record, tasks)  # type: ignore[arg-type]
+
+
+def _says_something(record: Record[Entry]) -> bool:
+    from penstock.tuning.registry import Learned
+
+    return not isinstance(record.entry, Learned) or bool(record.entry.measures)
+
+
+def _in_json(record: Record[Entry], tasks: int) -> dict[str, Any]:
+    from penstock.cli.delivery import plain_delivery
+    from penstock.tuning.registry import Delivery
+
+    if isinstance(record.entry, Delivery):
+        return plain_delivery(record.entry, record.learned)
+    return _plain(record, tasks)  # type: ignore[arg-type]
 
 
 def _configured_path(setting: str) -> str:
@@ -88,7 +110,7 @@ def _clear(cache: CacheFile[Any], function: str | None, layer: str | None, json:
         typer.echo(f"forgot {count} {'entry' if count == 1 else 'entries'} of {cache.path}")
 
 
-def _say_nothing_found(console: Console, everything: list[Record[Learned]], path: str) -> None:
+def _say_nothing_found(console: Console, everything: list[Record[Entry]], path: str) -> None:
     from rich.markup import escape
 
     if everything:

@@ -104,6 +104,8 @@ class Segments:
         #: all places on disk
         self.spill_dirs = tuple(dict.fromkeys((spill_dir, *self.layer_dirs.values())))
         self.writer = writer
+        #: a run that has made nothing yet makes its directories with the first segment; else one that is gone stays so
+        self._makes_parents = alone and not os.path.isdir(os.path.dirname(spill_dir))
         #: no other process shares the store: segments are memory without a name, which goes with this process
         self._alone = alone
         self._nameless: dict[SegmentId, int] = {}
@@ -195,7 +197,7 @@ class Segments:
             end = -(-end // _ALIGNMENT) * _ALIGNMENT
         try:
             if spilled:
-                os.makedirs(self.spill_dir, mode=0o700, exist_ok=True)
+                self._make_spill_dir(self.spill_dir)
                 with _created(self.path(segment, spilled=True)) as descriptor:
                     write_checked(descriptor, views, offsets)
             else:
@@ -205,6 +207,14 @@ class Segments:
             self.remove(segment)
             raise
         return pieces
+
+    def _make_spill_dir(self, folder: str) -> None:
+        """Make a folder for segments, but not the disk that it was on: that would be another one."""
+        if self._makes_parents:
+            os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+            self._makes_parents = False
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, mode=0o700)
 
     def build(self, size: int) -> tuple[SegmentId, memoryview] | None:
         """A new segment, to be filled where it lies; None where it would be slower than a copy, or memory is full."""
@@ -342,7 +352,7 @@ class Segments:
             raise SegmentLost(segment, f"{path}, which held a part of it, is gone") from None
         path = os.path.join(folder, f"s{segment}")
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._make_spill_dir(folder)
             with _created(f"{path}.new") as target:
                 copy_out(source, target, progress)
             os.replace(f"{path}.new", path)

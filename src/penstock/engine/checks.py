@@ -130,12 +130,15 @@ def _check_devices(state: State) -> None:
         whole = device.layer.bandwidth
         _require(device.holders == holders, f"device {device.name} has a wrong list of holders")
         _require(
-            device.free_bandwidth >= 0 and device.free_bandwidth + taken == whole,
-            f"device {device.name} has {whole} B/s: {device.free_bandwidth} free and {taken} held",
+            device.free_bandwidth >= 0 and device.free_bandwidth + taken + device.others == whole,
+            f"device {device.name} has {whole} B/s: {device.free_bandwidth} free, {taken} held and {device.others} "
+            "of other programs",
         )
+        may_owe = not device.owed or not device.free_bandwidth
+        _require(may_owe and min(device.owed, device.others) >= 0, f"device {device.name} owes {device.owed} B/s")
         reserved = sum(task.requirements.capacity for task in io if task.room is device)
         _require(device.reserved == reserved, f"device {device.name} sets {device.reserved} aside for {reserved}")
-        held = stored[device]
+        held = stored[device] + device.taken
         _require(device.stored == held, f"device {device.name} counts {device.stored} bytes in files of {held}")
         course = device.course
         if course is not None:
@@ -158,6 +161,8 @@ def _stored(state: State) -> Counter[DeviceRecord]:
         if version.home is not None:
             stored[version.home[0]] += version.home[1]
         if placed is not None:
+            if not placed.temp and version.scratch is not None:
+                _require(not placed.device.temporary, f"{version.file} is to last, but lies on {placed.device.name}")
             if version.scratch is not None:
                 stored[placed.device] += placed.size
             if isinstance(placed.moving, DeviceRecord):

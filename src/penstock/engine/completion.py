@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from penstock.engine import learning
+from penstock.engine import learning, steering
 from penstock.engine.crowding import no_room, overflows
 from penstock.engine.failures import finish_without_outputs, unchanged
 from penstock.engine.ledger import Lane, NodeRecord
@@ -89,9 +89,8 @@ def _io_succeeded(state: State, task: IOTaskRecord, event: Finished) -> None:
     device.learn(task.function, event.seconds)
     learn_duration(state.times_on, (task.function, device.name), event.seconds)
     learning.attempt_succeeded(state, task, event.seconds)
+    steering.attempt_succeeded(state, task, event)
     call = task.call
-    if not call.outputs:
-        return
     written = zip(call.writes[call.returns :], call.outputs, event.outputs[call.returns :], strict=True)
     for number, output, content in written:
         version = state.versions.get(number)
@@ -363,6 +362,7 @@ def node_lost(state: State, event: NodeLost) -> None:
 
 def _lose_node(state: State, node: NodeRecord, why: str) -> None:
     learning.forget_node(state, node)
+    steering.forget_node(state, node)
     for gang in state.ledger.dismiss_guests(node):
         # It ends when its process on the node of its lane has ended; until then it holds what it holds elsewhere.
         assert gang.lane is not None

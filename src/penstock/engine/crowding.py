@@ -12,11 +12,13 @@ from penstock.engine.devices import DeviceRecord
 from penstock.engine.failures import finish_without_outputs
 from penstock.engine.flushing import is_io_quiet, relieve
 from penstock.engine.learning import is_active
+from penstock.engine.sharing import waits_for_others
 from penstock.engine.state import IOTaskRecord, State
+from penstock.model.events import LeftMeasured
 from penstock.model.tasks import Failure, FailureKind
 from penstock.units import format_size
 
-__all__ = ["GRACE", "doubt", "end_crowd", "look", "next_look", "no_room", "overflows"]
+__all__ = ["GRACE", "doubt", "end_crowd", "left_measured", "look", "next_look", "no_room", "overflows"]
 
 #: seconds for which a device that said it is full is believed the first time; twice as long each time
 _BELIEVED, _MOST_BELIEVED = 0.5, 8.0
@@ -37,12 +39,20 @@ def overflows(state: State, task: IOTaskRecord, device: DeviceRecord | None) -> 
     waiting_since = max(_note_crowd(state), task.ready_since)
     if state.now < waiting_since + GRACE or _may_make_room(state):
         return True
-    if any(not other.doubts for other in state.ledger.devices()):
+    if any(not other.doubts for other in _open_to(state, task)):
         return True
     # Refused here too, not only in `look`: with several nodes some device is always due to be asked again, so the task
     # might never be found waiting.
     state.crowded_since = None  # who comes later has a grace period of its own
     return False
+
+
+def _open_to(state: State, task: IOTaskRecord) -> list[DeviceRecord]:
+    """The devices that a task could be tried on, if there is room."""
+    nodes, need = state.ledger.nodes.values(), task.requirements
+    if task.anchor:
+        return [device for device in state.ledger.devices() if device.name == task.anchor]
+    return list(dict.fromkeys(one for node in nodes for one in node.devices if node.lets_use(need, one)))
 
 
 def _may_make_room(state: State) -> bool:
@@ -85,21 +95,35 @@ def look(state: State) -> bool:
         return False
     if any(is_active(state, course) for course in state.courses.values()):
         return False
+    if waits_for_others(state):
+        state.crowded_since = None
+        return False
     if relieve(state) or len(state.ledger.holders) or len(state.ready):
         return False
     if state.now < _note_crowd(state) + GRACE:
         return False
     state.crowded_since = None  # who comes later has a grace period of its own
-    rooms: dict[str, str] = {}
+    rooms: dict[tuple[str, bool], str] = {}
     refused = [task for task in state.io_ready.tasks() if task.requirements.layered]
     for task in refused:
         assert isinstance(task, IOTaskRecord)
         if task.task in state.tasks:  # else an earlier one took it along
-            if task.anchor not in rooms:
-                rooms[task.anchor] = _rooms(state, task.anchor)
-            message = _message(task, rooms[task.anchor])
+            where = task.anchor, task.requirements.temporary
+            if where not in rooms:
+                rooms[where] = _rooms(_open_to(state, task))
+            message = _message(task, rooms[where])
             finish_without_outputs(state, task, Failure(FailureKind.STORAGE_FULL, message))
     return bool(refused)
+
+
+def left_measured(state: State, event: LeftMeasured) -> None:
+    """Somebody looked what earlier runs have left on a layer: what is gone from there is room."""
+    for device in state.ledger.devices():
+        if device.name == event.layer and event.taken < device.taken:
+            device.remove(device.taken - event.taken)
+            device.taken = event.taken
+            state.io_changed = True
+            state.crowded_since = None
 
 
 def next_look(state: State) -> float | None:
@@ -112,7 +136,7 @@ def next_look(state: State) -> float | None:
 
 def no_room(state: State, task: IOTaskRecord) -> str:
     """Why a task that has just met a full layer is not tried again."""
-    return _message(task, _rooms(state, task.anchor))
+    return _message(task, _rooms(_open_to(state, task)))
 
 
 def _message(task: IOTaskRecord, rooms: str) -> str:
@@ -124,12 +148,11 @@ def _message(task: IOTaskRecord, rooms: str) -> str:
     )
 
 
-def _rooms(state: State, anchor: str) -> str:
+def _rooms(devices: list[DeviceRecord]) -> str:
     """What is left on each layer; of a layer that many nodes have, on the device with the most."""
     alike: dict[str, list[DeviceRecord]] = {}
-    for device in state.ledger.devices():
-        if anchor in ("", device.name):
-            alike.setdefault(device.name, []).append(device)
+    for device in devices:
+        alike.setdefault(device.name, []).append(device)
     rooms = []
     for group in alike.values():
         roomiest = max(group, key=lambda device: device.free_capacity)
@@ -143,4 +166,7 @@ def _room(device: DeviceRecord) -> str:
     capacity = device.layer.capacity
     if capacity is None:
         return f"{device.name} has room"
-    return f"{device.name} has {format_size(max(0.0, device.free_capacity))} of {format_size(capacity)} left"
+    room = f"{device.name} has {format_size(max(0.0, device.free_capacity))} of {format_size(capacity)} left"
+    if device.taken:
+        room += f" ({format_size(device.taken)} are of runs that are gone: `penstock recover` brings them home)"
+    return room

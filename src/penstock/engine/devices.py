@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from penstock.engine.learning import Course
     from penstock.engine.ledger import NodeRecord
     from penstock.engine.state import IOTaskRecord
+    from penstock.engine.steering import SteeredRate
+    from penstock.model.events import BudgetChanged
+    from penstock.model.resources import Auto
+    from penstock.tuning.controller import Controller
 
 __all__ = ["DeviceRecord", "LayerRecord", "Running"]
 
@@ -77,22 +81,40 @@ class DeviceRecord:
     __slots__ = (
         "_load",
         "_load_at",
+        "_room",
+        "_sharing",
         "_touched",
+        "bytes_moved",
+        "claimed",
+        "closed",
         "common",
+        "controller",
         "course",
         "doubts",
+        "executors",
+        "files_moved",
         "free_bandwidth",
         "full_until",
+        "functions",
         "holders",
         "layer",
         "moves",
         "name",
         "node",
+        "others",
+        "owed",
+        "programs",
+        "rates",
+        "remembered",
         "reserved",
         "running",
+        "sampling",
         "shadows",
         "shared",
+        "sharers",
         "stored",
+        "taken",
+        "writes",
     )
 
     def __init__(self, layer: StorageLayer, common: LayerRecord, touched: dict[NodeRecord, None]) -> None:
@@ -107,8 +129,10 @@ class DeviceRecord:
         self.free_bandwidth = layer.bandwidth
         #: bytes set aside for what attempts are writing
         self.reserved = 0
-        #: bytes of finished files
-        self.stored = 0
+        #: bytes that earlier runs have left, as far as that is known
+        self.taken = layer.taken
+        #: bytes of finished files, also of those
+        self.stored = layer.taken
         #: it said that it is full, whatever our sums say; believed until then, or until something is deleted
         self.full_until = 0.0
         #: how often it said so since something on it was deleted
@@ -124,17 +148,51 @@ class DeviceRecord:
         self.course: Course | None = None
         #: if nodes share it: tasks that would learn on a lower layer if this one could not take them, one per kind
         self.shadows: dict[tuple[int, Requirements], IOTaskRecord] = {}
+        # Where other programs use it too (sharing.py):
+        #: bandwidth that they have, and what they are to have once attempts give it back
+        self.others = self.owed = 0.0
+        #: bytes that files of this program may fill
+        self._room = inf
+        #: how many they are
+        self.programs = 0
+        #: nothing may begin here before it was claimed, and whether it was
+        self.closed = self.claimed = False
+        # Where the number of attempts is steered, which it is from the first one whose bandwidth is to be learned:
+        self.controller: Controller | None = None
+        #: holders that have shares of what others leave, and the bandwidth that all of them together hold
+        self.sharers: dict[int, IOTaskRecord] = {}
+        self._sharing = 0.0
+        #: what attempts take, by what their users wrote
+        self.rates: dict[Auto, SteeredRate] = {}
+        #: attempts that could use it at a time
+        self.executors = 0
+        #: functions that ran here, in order
+        self.functions: dict[str, None] = {}
+        #: files of ended attempts, and their bytes
+        self.files_moved = 0
+        self.bytes_moved = 0.0
+        #: they write, at least some
+        self.writes = True
+        #: an earlier run had found out how many are best
+        self.remembered = False
+        #: it was asked how far attempts are, and the answer is on its way
+        self.sampling = False
 
     @property
     def mount(self) -> str:
         return self.layer.mount
 
     @property
+    def temporary(self) -> bool:
+        return self.layer.temporary
+
+    @property
     def free_capacity(self) -> float:
         if self.full_until:
             return 0.0
         capacity = self.layer.capacity
-        return inf if capacity is None else capacity - self.reserved - self.stored
+        room = self._room if capacity is None else min(capacity, self._room + self.taken)
+        return room - self.reserved - self.stored
 
     def touch(self) -> None:
         """Something changed that may let a task start here, or not."""
@@ -157,8 +215,12 @@ class DeviceRecord:
 
     def concurrency(self, task: IOTaskRecord, now: float) -> int:
         """How many attempts, on the average, held bandwidth here since a task took its own."""
+        return max(1, round(self.mean_concurrency(task, now)))
+
+    def mean_concurrency(self, task: IOTaskRecord, now: float) -> float:
+        """The same, not rounded."""
         since, load = task.loaded
-        return max(1, round((self._advance(now) - load) / (now - since))) if now > since else len(self.holders)
+        return (self._advance(now) - load) / (now - since) if now > since else float(len(self.holders))
 
     def _advance(self, now: float) -> float:
         self._load += len(self.holders) * (now - self._load_at)
@@ -176,6 +238,8 @@ class DeviceRecord:
         self.common.running.add(task)
         task.device = self
         task.bandwidth = bandwidth
+        if self.controller is not None:
+            self._joined(task, now)
         self.touch()
 
     def give_back(self, task: IOTaskRecord, now: float) -> None:
@@ -185,9 +249,103 @@ class DeviceRecord:
         self.running.remove(task)
         self.common.running.remove(task)
         self.free_bandwidth += task.bandwidth
+        if self.controller is not None:
+            self._left(task, now)
         task.device = None
         task.bandwidth = 0.0
         self.touch()
+
+    # --- shares of attempts whose number is steered ----------------------------------------------------------------
+
+    def _joined(self, task: IOTaskRecord, now: float) -> None:
+        assert self.controller is not None
+        if task.requirements.auto is not None:
+            self.sharers[task.task] = task
+            self._sharing += task.bandwidth
+            self.controller.mixture.began(task.call.spec.name)
+        self.controller.runs(len(self.holders), now)
+        self.share_out()
+
+    def _left(self, task: IOTaskRecord, now: float) -> None:
+        assert self.controller is not None
+        if self.sharers.pop(task.task, None) is not None:
+            self._sharing -= task.bandwidth
+            self.controller.mixture.left(task.call.spec.name)
+        self.controller.runs(len(self.holders), now)
+        self.share_out()
+
+    def _places(self) -> int:
+        """How many sharers the limit allows, beside those who hold what they declared."""
+        assert self.controller is not None
+        whole = self.layer.bandwidth
+        ours = self.controller.limit
+        if self.others or self.owed:  # the limit is that of the device: of it, we have as much as of the bandwidth
+            ours = int(ours * (whole - self.others - self.owed) / whole)
+        return max(1, ours - (len(self.holders) - len(self.sharers)))
+
+    def next_share(self) -> float | None:
+        """What another sharer would hold; None if there are enough."""
+        places = self._places()
+        return None if len(self.sharers) >= places else (self.free_bandwidth + self._sharing) // places
+
+    def share_out(self) -> None:
+        """Let sharers hold equal parts of what others leave, as many as there may be, or as there are.
+
+        Each keeps within its own bounds: it has its least, and of what is left as much as it may.
+        """
+        if not self.sharers or self.controller is None:
+            return
+        available = self.free_bandwidth + self._sharing
+        share = available // max(self._places(), len(self.sharers))
+        rates = [self.rates[task.requirements.auto] for task in self.sharers.values()]  # type: ignore[index]
+        extras = [rate.bounded(share) - rate.least for rate in rates]
+        left, wanted = available - sum(rate.least for rate in rates), sum(extras)
+        part = 1.0 if wanted <= left else max(0.0, left) / wanted
+        held = 0.0
+        for task, rate, extra in zip(self.sharers.values(), rates, extras, strict=True):
+            task.bandwidth = rate.least + float(int(extra * part))
+            held += task.bandwidth
+        self._sharing = held
+        self.free_bandwidth = available - held
+
+    # --- what other programs have ----------------------------------------------------------------------------------
+
+    def set_budget(self, budget: BudgetChanged) -> None:
+        """This is what this program has of it. What attempts hold is given up when they end."""
+        self.closed, self.claimed = budget.closed, False
+        if self.controller is not None:
+            self.controller.rest(budget.others > 0)
+        self.programs = budget.others
+        ours = max(0.0, min(float(int(budget.bandwidth)), self.layer.bandwidth))
+        due = self.layer.bandwidth - ours - self.others
+        self.owed = max(0.0, due)
+        if due < 0:
+            self.others += due
+            self.free_bandwidth -= due
+        self._room = inf if budget.room is None else budget.room
+        self.pay()
+        if due < 0:
+            self.share_out()
+        self.touch()
+
+    def pay(self) -> None:
+        """Give others what they are to have, as far as nobody holds it; sharers hold as little as they must then."""
+        if not self.owed:
+            return
+        sharers = [self.rates[task.requirements.auto] for task in self.sharers.values()]  # type: ignore[index]
+        spare = self.free_bandwidth + self._sharing - sum(rate.least for rate in sharers)
+        paid = min(self.owed, max(0.0, spare))
+        if paid:
+            self.owed -= paid
+            self.others += paid
+            self.free_bandwidth -= paid
+            self.share_out()
+            self.touch()
+
+    def note_bytes(self, size: float) -> None:
+        """An attempt that ended transferred this much."""
+        self.files_moved += 1
+        self.bytes_moved += size
 
     def lend(self, segment: int, bandwidth: float) -> None:
         """Give the move of a segment bandwidth."""

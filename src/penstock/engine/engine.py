@@ -26,7 +26,9 @@ from penstock.engine import (
     pauses,
     placed_files,
     placement,
+    sharing,
     spilling,
+    steering,
     submission,
     waits,
 )
@@ -66,6 +68,7 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
     events.Recalled: completion.attempts_recalled,
     events.WorkerLost: completion.worker_lost,
     events.Warmed: learning.warmed,
+    events.Sampled: steering.sampled,
     events.CancelRequested: submission.cancel,
     events.Provided: submission.provide,
     events.Released: submission.release,
@@ -81,6 +84,8 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = {
     events.Spilled: spilling.spilled,
     events.Restored: spilling.restored,
     events.SegmentsLost: lineage.segments_lost,
+    events.LeftMeasured: crowding.left_measured,
+    events.BudgetChanged: sharing.budget_changed,
     events.Ticked: _ticked,
 }
 
@@ -111,8 +116,12 @@ class Engine:
         except KeyError:
             raise InternalError(f"no handler for {event!r}") from None
         handler(state, event)
+        if state.ledger.budgets:
+            sharing.expire(state)
         if not state.draining:
             self._schedule(state)
+        if state.steered and type(event) is events.Ticked:
+            steering.look(state)  # at last: what was just placed may want a look at once
         return commands
 
     def _schedule(self, state: State) -> None:
@@ -165,14 +174,20 @@ class Engine:
         state = self.state
         first = placement.next_look(state)
         io = len(state.io_ready) or state.courses
-        if not io and not state.pauses:
+        if not io and not state.pauses and not state.steered:
             return first  # as nearly always, when this is asked after every task
         times = [first]
         if io:
             times += [io_placement.next_look(state), crowding.next_look(state)]
         if state.pauses:
             times.append(pauses.next_end(state))
+        if state.steered:
+            times.append(steering.next_look(state))
         return min((time for time in times if time is not None), default=None)
+
+    def usage(self, layer: str) -> sharing.Usage:
+        """What the program has of a layer that it shares with others, and what it wants."""
+        return sharing.usage(self.state, layer)
 
     def waits(self) -> list[Wait]:
         """Who waits for what, held by whom."""

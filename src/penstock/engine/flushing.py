@@ -13,6 +13,7 @@ from penstock.engine.devices import DeviceRecord
 from penstock.engine.lifetimes import drop_if_unused
 from penstock.engine.nodes import NodeRecord
 from penstock.engine.placed_files import drop_old_copies, leave_home, leave_layer, note_named
+from penstock.engine.sharing import claim
 from penstock.engine.state import Astray, Placed, State, VersionRecord
 from penstock.model.commands import Discard, Move, Publish
 from penstock.model.data import FileRef
@@ -74,7 +75,7 @@ def _move_next(state: State, node: NodeRecord) -> bool:
         if version.version not in state.placed or placed is None or not _may_move(state, version):
             done_with.append(version)
             continue
-        goal, may_wait = _goal(version, placed)
+        goal, may_wait = _goal(state, version, placed)
         if goal is not None:
             _begin(state, version, placed, goal)
             begun = True
@@ -89,13 +90,16 @@ def _move_next(state: State, node: NodeRecord) -> bool:
     return begun
 
 
-def _goal(version: VersionRecord, placed: Placed) -> tuple[DeviceRecord | object | None, bool]:
+def _goal(state: State, version: VersionRecord, placed: Placed) -> tuple[DeviceRecord | object | None, bool]:
     """Where a file should move to, if there is room; and whether there is anything below that could have room."""
     assert version.file is not None
     devices = placed.node.devices
     current, home = devices.index(placed.device), home_of(version.file, devices)
     home_layer = None if home is None else devices.index(home)
     lowest = len(devices) - 1 if placed.temp or home_layer is None else home_layer
+    below = devices[current + 1 : lowest + 1] if placed.temp or home_layer is not None else ()
+    if any(claim(state, device) for device in below):
+        return None, True
     return target(placed.size, devices, current, home_layer, temp=placed.temp), lowest > current
 
 
@@ -254,7 +258,8 @@ def _settle_name(state: State, name: str) -> None:
                 state.out.append(Discard(version.scratch))
             elif version.version not in state.publishing:
                 state.publishing.add(version.version)
-                state.out.append(Publish(version.version, version.scratch, name))
+                synced = type(version.outcome) is FileRef and version.outcome.synced
+                state.out.append(Publish(version.version, version.scratch, name, synced=synced))
 
 
 def _made(state: State, name: str) -> list[VersionRecord]:

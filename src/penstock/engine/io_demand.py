@@ -6,9 +6,11 @@ it; ``watch`` finds the rest.
 
 from __future__ import annotations
 
+from penstock.engine import steering
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.learning import enrol, is_active, is_reserved, tuner_for
 from penstock.engine.ledger import NodeRecord
+from penstock.engine.sharing import is_awaited
 from penstock.engine.state import IOTaskRecord, State
 from penstock.model.events import ConstraintChosen
 from penstock.model.resources import StorageLayer
@@ -32,8 +34,14 @@ def demand(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRec
         return None
     if device is None:
         return None if is_reserved(state, node) else 0.0
+    if not task.anchor and not node.lets_use(need, device):
+        return None
+    if state.ledger.budgets and is_awaited(state, task, node, device):
+        return None
     if need.auto is None:
         return None if _is_kept_out(state, node, device) else need.bandwidth
+    if state.rules.tuner == "adaptive":
+        return steering.demand(state, task, node, device)
     tuner = tuner_for(state, task, device, node)
     if not tuner.learning:
         return None if _is_kept_out(state, node, device) else _rate(state, task, tuner, device)
@@ -56,7 +64,7 @@ def _may_learn(state: State, task: IOTaskRecord, node: NodeRecord, device: Devic
         return False
     if not task.anchor:
         for higher in node.devices[: node.devices.index(device)]:
-            if _is_better(state, task, higher):
+            if node.lets_use(task.requirements, higher) and _is_better(state, task, higher):
                 if higher.shared:
                     higher.shadows[task.function, task.requirements] = task
                 return False
@@ -98,7 +106,7 @@ class SettledRate:
         if before is not None and tuner not in state.unsettled:
             return _whole(min(before.constraint, bandwidth))
         state.unsettled.discard(tuner)
-        nodes = state.ledger.layers[tuner.layer].nodes
+        nodes = 1 if state.rules.counted_per == "node" else state.ledger.layers[tuner.layer].nodes
         constraint = tuner.constraint(state.io_ready.count(self._function), nodes)
         choice = tuner.choice
         if choice is not None and (before is None or choice.constraint != before.constraint):

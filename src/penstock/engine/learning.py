@@ -98,6 +98,7 @@ def tuner_for(state: State, task: IOTaskRecord, device: DeviceRecord, node: Node
             node.node.io_executors,
             known=rules.known.get(key),
             ceiling=rules.ceiling,
+            tie=rules.tie,
         )
     return tuner
 
@@ -268,7 +269,7 @@ def next_look(state: State) -> float | None:
 def attempt_started(state: State, task: IOTaskRecord, node: NodeRecord) -> None:
     """An attempt holds bandwidth: it may be part of an epoch."""
     device = task.device
-    if device is None or task.requirements.auto is None:
+    if device is None or task.requirements.auto is None or state.rules.tuner == "adaptive":
         return
     task.tuner = tuner_for(state, task, device, node)
     task.learning = task.tuner.learning

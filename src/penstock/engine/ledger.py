@@ -22,6 +22,7 @@ from penstock.scheduling.view import NodeWatcher
 
 if TYPE_CHECKING:
     from penstock.engine.state import IOTaskRecord, TaskRecord
+    from penstock.model.events import BudgetChanged
 
 __all__ = ["Lane", "Ledger", "NodeRecord", "can_ever_fit"]
 
@@ -60,6 +61,8 @@ class Ledger:
         self.shared: dict[str, DeviceRecord] = {}
         #: storage layers by name, whatever node has them
         self.layers: dict[str, LayerRecord] = {}
+        #: what this program has of layers that it shares with others
+        self.budgets: dict[str, BudgetChanged] = {}
         #: attempts of I/O tasks that hold no bandwidth of any device
         self.unlayered = 0
         #: devices that said they are full
@@ -108,6 +111,8 @@ class Ledger:
     def _device(self, layer: StorageLayer) -> DeviceRecord:
         common = self.layers.setdefault(layer.name, LayerRecord())
         device = DeviceRecord(layer, common, self.touched)
+        if (budget := self.budgets.get(layer.name)) is not None:
+            device.set_budget(budget)
         return self.shared.setdefault(layer.name, device) if layer.shared else device
 
     def devices(self) -> list[DeviceRecord]:
@@ -282,7 +287,9 @@ class Ledger:
             node.unlayered -= 1
             self.unlayered -= 1
         else:
-            task.device.give_back(task, self.now)
+            device = task.device
+            device.give_back(task, self.now)
+            device.pay()
         if task.room is not None:
             task.room.release(task)
 
@@ -298,7 +305,9 @@ class Ledger:
         device, bandwidth = ended.device, ended.bandwidth
         if device is not None:
             device.give_back(ended, self.now)
-            device.take(heir, bandwidth, self.now)
+            # Those who share a device have shared out what the ended one gave back.
+            device.take(heir, min(bandwidth, device.free_bandwidth), self.now)
+            device.pay()
         if ended.room is not None:
             ended.room.release(ended)
 

@@ -217,7 +217,8 @@ def _advance_file(state: State, file: str) -> None:
         if scratch is not None and not version.published:
             if number not in state.publishing:
                 state.publishing.add(number)
-                state.out.append(Publish(number, scratch, file, link=version.placed is not None))
+                synced = type(version.outcome) is FileRef and version.outcome.synced
+                state.out.append(Publish(number, scratch, file, version.placed is not None, synced))
             break
         if version.uses:
             break

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from penstock.engine.devices import DeviceRecord
 from penstock.model.resources import Node, Requirements, StorageLayer
+from penstock.storage.redirect import usable
 
 if TYPE_CHECKING:
     from penstock.engine.state import TaskRecord
@@ -56,6 +57,7 @@ class NodeRecord:
         "index",
         "kept",
         "lanes",
+        "lasting",
         "moves",
         "name",
         "node",
@@ -73,6 +75,8 @@ class NodeRecord:
         self.free_countable = {name: list(range(count))[::-1] for name, count in node.countable}
         #: fastest first
         self.devices = devices
+        #: some of them keep what lies on them
+        self.lasting = any(not device.layer.temporary for device in devices)
         compute = [Lane(self, i, io=False) for i in range(node.cpus)]
         io = [Lane(self, node.cpus + i, io=True) for i in range(node.io_executors)]
         self.lanes = compute + io
@@ -89,6 +93,13 @@ class NodeRecord:
         self.kept: Kept | None = None
         #: whether the node's properties match, by requirement
         self.suits: dict[Requirements, bool] = {}
+
+    def lets_use(self, need: Requirements, device: DeviceRecord) -> bool:
+        """Whether tasks with these requirements may use a device of this node, which may be for temporary files only.
+
+        Where there is no other they take its bandwidth, for want of a better measure; their files go to their names.
+        """
+        return need.temporary or not device.layer.temporary or not self.lasting
 
     @property
     def used_cpus(self) -> int:
@@ -192,7 +203,8 @@ def can_ever_fit(node: Node, need: Requirements) -> bool:
         if any(count > there.get(name, 0) for name, count in need.countable):
             return False
     if need.io and not (
-        node.io_executors and (not need.layered or any(_could_hold(layer, need) for layer in node.storage))
+        node.io_executors
+        and (not need.layered or any(_could_hold(layer, need) for layer in usable(node.storage, need)))
     ):
         return False
     offered = {name.casefold(): value.casefold() for name, value in node.properties}

@@ -42,7 +42,7 @@ def note_written(
     if is_redirected(output, task.lane.node, device):
         _place(state, version, task.lane.node, device, content.size, temp=output.temp)
         return
-    if output.directory and home_of(name, task.lane.node.devices) is not device:
+    if home_of(name, task.lane.node.devices) is not device:
         return
     device.store(content.size)
     version.home = (device, content.size)
@@ -63,6 +63,8 @@ def is_redirected(output: Output, node: NodeRecord, device: DeviceRecord) -> boo
     """Whether a task that uses a device writes a file there instead of beside its name."""
     if output.file is None or output.directory:  # a directory is always written beside its name
         return False
+    if device.layer.temporary and not output.temp:
+        return False  # it may be gone tomorrow, and with it a file that was synced; whatever was decided before
     return output.temp or home_of(output.file, node.devices) is not device
 
 

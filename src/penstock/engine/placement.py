@@ -88,7 +88,7 @@ def _make_io_ready(state: State, task: IOTaskRecord) -> None:
     state.io_ready.add(task)
     if state.ledger.open_io:
         state.io_changed = True
-    if task.requirements.auto is not None:
+    if task.requirements.auto is not None and state.tuners:
         learning.note_arrival(state, task)
 
 
@@ -194,6 +194,8 @@ def _fill(state: State, lane: Lane, share: int) -> bool:
     spec = head.call.spec
     if lane.node.kept is not None and not lane.node.kept.admits(head.requirements):
         return False  # the units that it holds are to become free
+    if isinstance(head, IOTaskRecord) and head.device is not None and head.device.owed:
+        return False  # the bandwidth that it holds is to be another program's
     room = _depth(state, head) - len(queue)
     for _ in range(min(share, room)):
         task = _next_alike(state, lane, head)
@@ -224,8 +226,11 @@ def _next_alike(state: State, lane: Lane, head: TaskRecord) -> TaskRecord | None
     if not isinstance(head, IOTaskRecord):
         return state.ready.next_alike(lane.node, head.requirements)  # type: ignore[return-value]
     device = head.device
-    if device is not None and (device.course is not None or not 0 <= head.requirements.capacity < device.free_capacity):
-        return None
+    if device is not None:
+        if device.course is not None or not 0 <= head.requirements.capacity < device.free_capacity:
+            return None
+        if device.controller is not None and len(device.holders) > device.controller.limit:
+            return None  # there are to be fewer
     return state.io_ready.next_alike(head)  # type: ignore[return-value]
 
 

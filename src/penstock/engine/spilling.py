@@ -28,6 +28,7 @@ from penstock.engine.segment_store import (
     takes,
     unpark,
 )
+from penstock.engine.sharing import claim
 from penstock.engine.state import State
 from penstock.model.commands import AT_A_TIME, Restore, Spill
 from penstock.model.events import Restored, Spilled
@@ -102,7 +103,7 @@ def _begin_spills(state: State, store: Store, coming: int = 0) -> None:
             place = _place_for(state, store, record.size)
             if place is None:
                 continue
-            bandwidth = _share(place[1])
+            bandwidth = _share(state, place[1])
             if not bandwidth:
                 return
             _begin_spill(state, store, record, place, bandwidth)
@@ -119,10 +120,12 @@ def _place_for(state: State, store: Store, size: int) -> tuple[str, DeviceRecord
     return None
 
 
-def _share(device: DeviceRecord | None) -> float:
+def _share(state: State, device: DeviceRecord | None) -> float:
     """Bytes per second that a move on a device can have now; 0 if it has to wait."""
     if device is None:
         return 1.0
+    if claim(state, device):
+        return 0.0
     course = device.course
     if course is not None and course.open and device.holders:
         return 0.0  # what is measured must not be disturbed
@@ -149,6 +152,7 @@ def _end_move(state: State, record: SegmentRecord) -> None:
     record.leaving = record.returning = False
     if record.device is not None:
         record.device.settle(record.segment)
+        record.device.pay()
         state.io_changed = True
 
 
@@ -189,14 +193,14 @@ def _begin_restores(state: State, store: Store) -> None:
     for device, queue in list(store.queues.items()):
         while queue and len(store.restores) < AT_A_TIME:
             record = next(iter(queue.values()))
-            bandwidth = _share(device)
+            bandwidth = _share(state, device)
             if not bandwidth:
                 break
             if store.used + record.size > store.capacity:
                 _begin_spills(state, store, record.size)
                 if store.spills:
                     return  # room is being made
-                bandwidth = _share(device)
+                bandwidth = _share(state, device)
             store.dequeue(record)
             store.restores[record.segment] = record
             record.returning = True

@@ -27,7 +27,8 @@ from penstock.model.resources import Auto, Requirements
 from penstock.model.tasks import TRANSITIONS, Failure, TaskCall, TaskSpec, TaskState
 from penstock.scheduling.io import IOReadySet
 from penstock.scheduling.view import ReadySet
-from penstock.tuning.registry import Learned
+from penstock.tuning.objective import TIE
+from penstock.tuning.registry import Delivery, Learned
 from penstock.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
@@ -237,8 +238,16 @@ class StorageRules(Struct, frozen=True):
     data_movement: bool = False
     #: bytes per second that a learned constraint never exceeds
     ceiling: float | None = None
-    #: what earlier runs have learned, by function's identity and layer
+    #: what earlier runs have learned in epochs, by function's identity and layer
     known: Mapping[tuple[str, str], Learned] = {}
+    #: how constraints are learned: "adaptive", or "published", in epochs
+    tuner: str = "adaptive"
+    #: what earlier runs have seen devices deliver, by kind of access and layer
+    deliveries: Mapping[tuple[str, str], Delivery] = {}
+    #: published: estimates that differ by less than this part are equal, and tasks at a time are counted for the whole
+    #: "cluster", or for a "node"
+    tie: float = TIE
+    counted_per: str = "cluster"
 
 
 class State:
@@ -324,6 +333,8 @@ class State:
         self.tuners: dict[tuple[str, str], Tuner] = {}
         #: those whose function has new instances since the constraint was last chosen
         self.unsettled: set[Tuner] = set()
+        #: devices whose number of attempts is steered
+        self.steered: list[DeviceRecord] = []
         #: learning phases under way
         self.courses: dict[tuple[str, str], Course] = {}
         #: what was learned, for whoever keeps and shows it; whoever drives the engine empties it

@@ -25,6 +25,7 @@ from penstock.model.data import FileRef, Value, VersionId, segments_of
 from penstock.model.events import CancelRequested, Provided, Released, SegmentMade, SegmentReleased, Submitted
 from penstock.model.resources import Node, Requirements, StorageLayer
 from penstock.model.tasks import Failure, FailureKind, TaskCall, TaskState
+from penstock.storage.redirect import usable
 
 __all__ = ["cancel", "ensure_possible", "new_record", "provide", "release", "release_segment", "segment_made", "submit"]
 
@@ -232,29 +233,31 @@ def _refuse_io(name: str, need: Requirements, nodes: list[Node]) -> None:
         raise ConstraintError(f"task {name} is an I/O task, but no node has I/O executors. Set io_executors.")
     if not need.layered:
         return
-    layers = [layer for node in nodes for layer in node.storage]
+    layers = [layer for node in nodes for layer in usable(node.storage, need)]
     if not layers:
         raise ConstraintError(f"task {name} requires storage, but no node has a storage layer. Describe one.")
     fastest = max(layers, key=lambda layer: layer.bandwidth)
     roomiest = max(layers, key=lambda layer: inf if layer.capacity is None else layer.capacity)
     bandwidth = need.bandwidth if need.auto is None else need.auto.least
+    spared = sorted({layer.name for node in nodes for layer in node.storage} - {layer.name for layer in layers})
+    others = f" ({', '.join(spared)} {'is' if len(spared) == 1 else 'are'} for temporary files only)" if spared else ""
     if bandwidth > fastest.bandwidth:
         raise ConstraintError(
             f"task {name} requires storage_bw={_exact_rate(bandwidth)}, which no storage layer can ever give: the "
-            f"fastest, {fastest.name!r}, has {_exact_rate(fastest.bandwidth)}. Lower the @constraint, or describe a "
-            f"faster layer."
+            f"fastest, {fastest.name!r}, has {_exact_rate(fastest.bandwidth)}{others}. Lower the @constraint, "
+            f"or describe a faster layer."
         )
     if roomiest.capacity is not None and need.capacity > roomiest.capacity:
         raise ConstraintError(
             f"task {name} requires storage_size={_exact(need.capacity)}, which no storage layer can ever give: "
-            f"the largest, {roomiest.name!r}, has {_exact(roomiest.capacity)}. Lower the @constraint, or describe "
-            f"a larger layer."
+            f"the largest, {roomiest.name!r}, has {_exact(roomiest.capacity)}{others}. Lower the @constraint, or "
+            f"describe a larger layer."
         )
     if not any(_holds(layer, need, bandwidth) for layer in layers):
         offered = ", ".join(f"{layer.name} {_exact_rate(layer.bandwidth)}, {_size(layer)}" for layer in layers)
         raise ConstraintError(
             f"task {name} requires storage_bw={_exact_rate(bandwidth)} and storage_size={_exact(need.capacity)} "
-            f"together, which no storage layer can ever give ({offered}). Lower the @constraint."
+            f"together, which no storage layer can ever give ({offered}){others}. Lower the @constraint."
         )
 
 

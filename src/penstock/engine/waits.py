@@ -78,4 +78,7 @@ def _io(state: State, task: IOTaskRecord, held: str) -> tuple[str, str]:
     kept = next((device.course for device in state.ledger.devices() if device.course is not None), None)
     if kept is not None:
         return TURN, f"after a learning phase of {kept.name}"
+    shared = [device.name for device in state.ledger.devices() if device.others]
+    if shared and not held:
+        return TURN, f"which other programs have that use {', '.join(shared)}"
     return TURN, held

@@ -2,6 +2,7 @@
 
     PLACE/penstock-UID-PID-ID[-spill]/owner    locked by the program while it lives; says on which machine that is
     MOUNT/penstock-UID-PID-ID-layer/work/owner  likewise; what lies beside ``work`` is the user's
+    MOUNT/penstock-UID-PID-ID-layer/run         likewise, until the last file is home (layer_runs.py)
 
 The guardian (`forkserver_main`) removes what a program leaves that dies, but one can be killed before there is a
 guardian, or together with it, and inline there is none. Numbers of processes prove nothing, since others may share the
@@ -19,11 +20,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-__all__ = ["hold", "kept_on_layer", "let_go", "places_of", "remove_directories", "sweep"]
+__all__ = ["RECORD", "hold", "is_locked", "let_go", "machine", "of_runs", "places_of", "remove_directories", "sweep"]
 
 _LOCK = "owner"
+#: what says of a run's folder on a storage layer whose it is; not the same, since without it the folder is not removed
+RECORD = "run"
 #: what a sweep has taken off its name, and nobody uses any more
 _DEAD = "-dead"
 #: A thread of the main program may put a file into a directory that is being removed: it is not empty at the end, then.
@@ -31,27 +34,35 @@ _REMOVALS = 10
 #: seconds within which a living process may still be about to fill an empty directory of its name
 _FILLED_WITHIN = 60.0
 
-#: descriptors of the locks of this process, by directory
+#: descriptors of the locks of this process, by path
 _held: dict[str, int] = {}
 _guard = threading.Lock()
 
 
-def hold(directory: str) -> None:
-    """Make a directory if there is none, for this user alone, and say that it is in use until this process ends."""
+def _make(directory: str) -> None:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+
+
+def hold(directory: str, lock: str = _LOCK, *, make: Callable[[str], None] = _make, note: bytes | None = None) -> None:
+    """Make a directory if there is none, for this user alone, and say that it is in use until this process ends.
+
+    ``note`` is what the lock says instead of which machine it is held on.
+    """
+    path = os.path.join(directory, lock)
     with _guard:
-        while directory not in _held:
-            os.makedirs(directory, mode=0o700, exist_ok=True)
+        while path not in _held:
+            make(directory)
             try:
-                descriptor = _locked(os.path.join(directory, _LOCK))
+                descriptor = _locked(path, machine() if note is None else note)
             except FileNotFoundError:
                 continue  # swept at this very moment
             except OSError:
                 return  # no locks there, or no room: nobody will take it for the remains of a dead run and remove it
             if descriptor is not None:
-                _held[directory] = descriptor
+                _held[path] = descriptor
 
 
-def _locked(path: str) -> int | None:
+def _locked(path: str, note: bytes) -> int | None:
     """A descriptor that holds the lock; None if the file was swept before it was locked."""
     # Not for writing: a file system on which a file is open for writing cannot be made read-only.
     descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -59,7 +70,7 @@ def _locked(path: str) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_at(descriptor, path):
             with open(path, "wb") as file:
-                file.write(_machine())
+                file.write(note)
             return descriptor
     except OSError:
         os.close(descriptor)
@@ -68,10 +79,10 @@ def _locked(path: str) -> int | None:
     return None
 
 
-def let_go(directories: Iterable[str]) -> None:
+def let_go(directories: Iterable[str], lock: str = _LOCK) -> None:
     """The run is over, and its directories are gone."""
     for directory in directories:
-        if (descriptor := _held.pop(directory, None)) is not None:
+        if (descriptor := _held.pop(os.path.join(directory, lock), None)) is not None:
             os.close(descriptor)
 
 
@@ -79,7 +90,8 @@ def _forget_in_fork() -> None:
     """The lock is the program's; a process that it forks must not keep it beyond the program's end."""
     global _guard
     _guard = threading.Lock()  # a thread that is not here may have been about to make a directory
-    let_go(list(_held))
+    while _held:
+        os.close(_held.popitem()[1])
 
 
 os.register_at_fork(after_in_child=_forget_in_fork)
@@ -95,23 +107,14 @@ def sweep(places: Iterable[str]) -> list[str]:
     """Remove what runs of this user that are gone have left in these places; gives what was removed."""
     removed = []
     for place in places:
-        for path, pid, on_layer in _of_runs(place):
+        for path, pid, on_layer in of_runs(place):
             with contextlib.suppress(OSError):  # whatever it is, it does not concern the run that sweeps
                 if (_remove_on_layer if on_layer else _remove_if_dead)(path, pid):
                     removed.append(path)
     return removed
 
 
-def kept_on_layer(mount: str) -> list[str]:
-    """What a sweep leaves of dead runs on a storage layer, since files of the user's may be in it.
-
-    Where the lock is gone with ``work``, the number of the process has to do.
-    """
-    found = [(path, pid) for path, pid, on_layer in _of_runs(mount) if on_layer]
-    return [path for path, pid in found if not os.path.exists(f"/proc/{pid}") and not _is_locked(f"{path}/work")]
-
-
-def _of_runs(place: str) -> list[tuple[str, str, bool]]:
+def of_runs(place: str) -> list[tuple[str, str, bool]]:
     """Directories of runs of this user: path, number of the process, and whether it is that on a storage layer."""
     ours = re.compile(rf"penstock-{os.getuid()}-(\d+)-[0-9a-f]{{8}}(?:-spill|(-layer))?(?:{_DEAD})?")
     found = []
@@ -124,9 +127,10 @@ def _of_runs(place: str) -> list[tuple[str, str, bool]]:
     return found
 
 
-def _is_locked(directory: str) -> bool:
+def is_locked(directory: str, lock: str = _LOCK) -> bool:
+    """Whether a living process holds a lock in a directory."""
     try:
-        descriptor = os.open(os.path.join(directory, _LOCK), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(os.path.join(directory, lock), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
@@ -144,7 +148,20 @@ def _remove_on_layer(root: str, pid: str) -> bool:
     for name in ("work", f"work{_DEAD}"):
         with contextlib.suppress(FileNotFoundError):
             removed = _remove_if_dead(os.path.join(root, name), pid) or removed
-    return removed or _remove_if_dead(root, pid)
+    return _remove_root(root) or removed or _remove_if_dead(root, pid)
+
+
+def _remove_root(root: str) -> bool:
+    """Remove a run's folder on a storage layer that has nothing in it but the record of a run that is gone."""
+    if not os.path.exists(os.path.join(root, RECORD)) or is_locked(root, RECORD):
+        return False
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.join(root, "kept"))
+    if os.listdir(root) != [RECORD]:
+        return False
+    os.unlink(os.path.join(root, RECORD))
+    os.rmdir(root)
+    return True
 
 
 def _is_own_directory(path: str) -> bool:
@@ -188,11 +205,11 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 def _of_this_machine(descriptor: int, path: str) -> bool:
     """Not every network file system passes locks on: there, one that is free here may be held on another machine."""
-    machine = os.pread(descriptor, 100, 0)
-    return machine == _machine() or (not machine and os.listdir(path) == [_LOCK])
+    known = os.pread(descriptor, 100, 0)
+    return known == machine() or (not known and os.listdir(path) == [_LOCK])
 
 
-def _machine() -> bytes:
+def machine() -> bytes:
     """This machine since it was last started."""
     with open("/proc/sys/kernel/random/boot_id", "rb") as file:
         return file.read().strip()
@@ -213,8 +230,13 @@ def remove_directories(directories: Iterable[bytes]) -> None:
                 break
         parent = os.path.dirname(directory)
         if parent.endswith(b"-layer"):  # the run's folder on a storage layer, unless finished files are there too
+            from penstock.executors.layer_table import leave_for
+
             with contextlib.suppress(OSError):
-                os.rmdir(parent)
+                if not _remove_root(os.fsdecode(parent)):
+                    os.rmdir(parent)
+            with contextlib.suppress(OSError):
+                leave_for(os.fsdecode(parent).removesuffix("-layer"))
 
 
 def _remove_linked(directory: bytes) -> None:

@@ -39,7 +39,7 @@ _LOOK_EVERY: Final = 0.01
 _LOOK_EVERY_PER_STREAM: Final = 0.0005
 
 # The header of the state file: eight doubles. A file of zeros is a device at rest, so nobody has to initialise it.
-_SERVICE, _UPDATED, _ACTIVE, _NEXT_SWEEP, _NEXT_CENSUS, _LAST_SERIAL, _USED_SLOTS = range(7)
+_SERVICE, _UPDATED, _ACTIVE, _NEXT_SWEEP, _NEXT_CENSUS, _LAST_SERIAL, _USED_SLOTS, _MOST_SLOTS = range(8)
 _HEADER_BYTES: Final = 64
 _COLUMN_BYTES: Final = 8 * _SLOTS
 
@@ -64,6 +64,11 @@ class EmulatedDevice:
         with self._state:
             self.update(force=True)
             return int(self._state.header[_ACTIVE])
+
+    def moved(self) -> list[tuple[int, float]]:
+        """For each place that a stream has or had: the process of its last stream, and the bytes of all it ever had."""
+        state = self._state
+        return [(state.pids[place], state.moved[place]) for place in range(state.places())]
 
     def close(self) -> None:
         """Let go of the state file. Streams must be closed before."""
@@ -151,14 +156,23 @@ class EmulatedStream:
     def _settle(self) -> None:
         service, share, look_again = self._enter()
         self._worth_sleeping = share * _WORTH_SLEEPING
-        target = self._served = max(self._served, service - share * _LONGEST_LAG) + self._owed
+        counted = max(self._served, service - share * _LONGEST_LAG)
+        target = self._served = counted + self._owed
         self._owed = 0
         try:
             while target > service:
                 time.sleep(min((target - service) / share, look_again))
                 service, share, look_again = self._enter(rejoin_at=target)
+                counted = self._count(counted, min(service, target))
         finally:
+            self._count(counted, target)
             self._quiet()
+
+    def _count(self, since: float, upto: float) -> float:
+        """Note what it was served, for whoever watches the device."""
+        if upto > since and self._owns_slot():
+            self._state.moved[self._slot] += upto - since
+        return max(since, upto)
 
     def _enter(self, rejoin_at: float | None = None) -> tuple[float, float, float]:
         """Be active, waiting for a slot if need be; a stream that was not is served from now, or from ``rejoin_at``."""
@@ -196,7 +210,7 @@ class _State:
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        size = _HEADER_BYTES + 4 * _COLUMN_BYTES
+        size = _HEADER_BYTES + 5 * _COLUMN_BYTES
         os.ftruncate(self._descriptor, size)
         self._map = mmap.mmap(self._descriptor, size)
         self._view = memoryview(self._map)
@@ -208,6 +222,8 @@ class _State:
         self.births = self._column(2).cast("q")
         #: since when the stream transfers nothing; infinite while it does
         self.quiet_since = self._column(3).cast("d")
+        #: bytes that all streams which ever had the slot were served; grows only
+        self.moved = self._column(4).cast("d")
         self.thread_lock = threading.Lock()
         _states.add(self)
 
@@ -237,11 +253,16 @@ class _State:
             return None
         self.header[_LAST_SERIAL] += 1
         self.header[_USED_SLOTS] = max(used, slot + 1)
+        self.header[_MOST_SLOTS] = max(self.header[_MOST_SLOTS], slot + 1)
         serial = int(self.header[_LAST_SERIAL])
         self.pids[slot], self.births[slot], self.quiet_since[slot] = pid, birth, math.inf
         self.serials[slot] = serial
         self.header[_ACTIVE] += 1
         return slot, serial
+
+    def places(self) -> int:
+        """Slots that were ever used."""
+        return min(_SLOTS, max(int(self.header[_MOST_SLOTS]), int(self.header[_USED_SLOTS])))
 
     def free(self, slot: int, serial: int) -> None:
         if self.serials[slot] == serial:
@@ -272,7 +293,7 @@ class _State:
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            for view in (self.header, self.serials, self.pids, self.births, self.quiet_since, self._view):
+            for view in (self.header, self.serials, self.pids, self.births, self.quiet_since, self.moved, self._view):
                 view.release()
             self._map.close()
             os.close(self._descriptor)

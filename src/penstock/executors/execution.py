@@ -7,7 +7,6 @@ same copies, the same read-only arrays and the same errors as running in paralle
 from __future__ import annotations
 
 import inspect
-import pickle
 import reprlib
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ from penstock.executors.outside import Stance, watch
 from penstock.executors.strict import GlobalWatch, InputWatch
 from penstock.executors.tracebacks import describe, is_of_body
 from penstock.executors.updated import Updated
-from penstock.executors.wire import STREAM, Define, Done, Error, Run
+from penstock.executors.wire import STREAM, Define, Done, Error, Run, by_items
 from penstock.executors.written_files import Layers, WrittenFiles, is_for_want_of_room
 from penstock.model.data import FileRef, Slot, Value
 from penstock.model.tasks import Failure, FailureKind
@@ -362,7 +361,7 @@ def _carry_out_items(run: Run, function: Function, segments: Segments, stance: S
     """
     results: list[Any] = []
     failures: dict[int, Failure] = {}
-    items, body, append = iter(load(run.args, segments)), function.called, results.append
+    items, body, append = by_items(load(run.args, segments)), function.called, results.append
     changes = watch.changes
     changes.clear()
     while True:
@@ -372,7 +371,7 @@ def _carry_out_items(run: Run, function: Function, segments: Segments, stance: S
                 if changes and stance is not None:
                     stance.back()
                     changes.clear()
-                append(body(*item) if type(item) is tuple else body(*pickle.loads(item)))
+                append(body(*item))
             break
         except Exception as error:
             failures[len(results)] = describe(error, function.name)

@@ -25,7 +25,7 @@ from penstock.executors.saying import say
 from penstock.executors.setup_globals import setup_globals
 from penstock.executors.wire import Define, Delivering, Done, Early, Error, run_of
 from penstock.model.commands import Launch
-from penstock.model.events import Event, Failed, Finished, OutputReady, Recalled, Warmed
+from penstock.model.events import Event, Failed, Finished, OutputReady, Recalled, Sampled, Warmed
 from penstock.model.resources import StorageLayer
 from penstock.persistent.where import settings
 from penstock.units import format_duration
@@ -118,6 +118,10 @@ class InlineExecutor:
         tasks = tuple(command.task for command in self._launched)
         self._launched.clear()
         return Recalled(self.name, lane, tasks)
+
+    def sample(self, layer: str) -> Sampled:
+        """One task runs at a time, to its end: there is nothing to watch."""
+        return Sampled(self.name, layer, None)
 
     def warm(self, executors: int) -> Warmed:
         """Nothing to start."""

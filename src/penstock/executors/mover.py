@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import queue
 import re
 import shutil
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from penstock.alert_waits import until_ended, until_set
 from penstock.executors.layer_files import leads_to
@@ -29,10 +30,13 @@ __all__ = [
     "rename",
     "secure",
     "share_name",
+    "writer_of",
 ]
 
 #: bytes copied between two reports of progress
 _STEP = 4 << 20
+#: a copy, or a link, that is about to take a name
+_BESIDE = re.compile(r"\.penstock-[0-9a-f]{1,8}-(\d+)")
 #: folders that a run makes for single files
 _OURS = re.compile(r"/\.?penstock-\d+-\d+-[0-9a-f]+[-/]")
 
@@ -215,22 +219,33 @@ def _remove(path: str) -> None:
 
 
 def relocate(
-    source: str, target: str, name: str, progress: Callable[[int], None], *, share: bool = True, linked: bool = False
+    source: str,
+    target: str,
+    name: str,
+    progress: Callable[[int], None],
+    *,
+    share: bool = True,
+    linked: bool = False,
+    new: bool = False,
 ) -> None:
     """Copy a file to its new place, durably, and have its name mean that. The source stays.
 
     On one file system nothing is copied, if the two may ``share`` their blocks. A name that must be ``linked`` to the
-    source is left alone if it is not, or no more when the copy is made.
+    source is left alone if it is not, or no more when the copy is made; a ``new`` one if there is something by then.
     Whatever fails and wherever, the name means a complete file: the old one until the last step, the new one after it.
     """
     beside = _beside(target)
     try:
         _remove(beside)
-        if not (share and _shared(source, beside, progress)):
-            _copy_durably(source, beside, progress)
-        if linked and not leads_to(name, source):
-            raise NameChanged(name)
-        rename(beside, target)
+        with contextlib.ExitStack() as until_named:
+            if not (share and _shared(source, beside, progress)):
+                until_named.enter_context(_copied_durably(source, beside, progress))
+            if linked and not leads_to(name, source):
+                raise NameChanged(name)
+            if new:
+                _take_free_name(beside, target)
+            else:
+                rename(beside, target)
     except BaseException:
         _remove(beside)
         raise
@@ -245,9 +260,29 @@ def relocate(
         link(target, name)
 
 
+def _take_free_name(path: str, target: str) -> None:
+    """Give a file a name that nothing has."""
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without second names
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
+        os.rename(path, target)
+    else:
+        os.unlink(path)
+
+
 def _beside(path: str) -> str:
     folder, name = os.path.split(path)
     return os.path.join(folder, f".penstock-{zlib.crc32(name.encode(errors='surrogateescape')):x}-{os.getpid()}")
+
+
+def writer_of(name: str) -> str | None:
+    """The process that a name is that of a hidden copy of, beside what it was to replace; None if it is none."""
+    found = _BESIDE.fullmatch(name)
+    return None if found is None else found[1]
 
 
 def _shared(source: str, target: str, progress: Callable[[int], None]) -> bool:
@@ -261,8 +296,12 @@ def _shared(source: str, target: str, progress: Callable[[int], None]) -> bool:
     return True
 
 
-def _copy_durably(source: str, target: str, progress: Callable[[int], None]) -> None:
+@contextlib.contextmanager
+def _copied_durably(source: str, target: str, progress: Callable[[int], None]) -> Iterator[None]:
+    """A copy, locked in the block: one that nobody has locked was left by a process that was killed."""
     with open(source, "rb") as old, open(target, "xb") as new:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(new, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size = left = os.fstat(old.fileno()).st_size
         while left > 0:
             try:
@@ -278,7 +317,8 @@ def _copy_durably(source: str, target: str, progress: Callable[[int], None]) -> 
         os.fsync(new.fileno())
         if os.fstat(new.fileno()).st_size != size:
             raise OSError(errno.EIO, "the copy has another size", target)
-    shutil.copystat(source, target)
+        shutil.copystat(source, target)
+        yield
 
 
 def secure(path: str) -> None:

@@ -29,6 +29,7 @@ from penstock.executors.deliveries import completed, counts
 from penstock.executors.endings import Endings
 from penstock.executors.forkserver import Exited, ForkServer, ServerLost, Spawned
 from penstock.executors.logs import LogRelay
+from penstock.executors.meter import Meter
 from penstock.executors.output import OutputRelay
 from penstock.executors.pools import PLAIN, VISIBLE, Outfit, Seat, Worker
 from penstock.executors.stream_table import StreamTable
@@ -51,7 +52,7 @@ from penstock.executors.wire import (
 )
 from penstock.executors.worlds import KeptWorld, WorldObserver, Worlds
 from penstock.model.commands import Launch
-from penstock.model.events import Event, Failed, Finished, NodeLost, OutputReady, Recalled, Warmed, WorkerLost
+from penstock.model.events import Event, Failed, Finished, NodeLost, OutputReady, Recalled, Sampled, Warmed, WorkerLost
 from penstock.model.worlds import World
 
 __all__ = ["NodeExecutor"]
@@ -117,6 +118,7 @@ class NodeExecutor:
         #: processes that have ended or are being killed, until the fork server says how
         self._silent: set[Worker] = set()
         self._streams = StreamTable(segments.memory_dir)
+        self._meter = Meter(setup.layers, setup.memory_dir)
         #: fork servers lost in a row without a worker that took tasks
         self._servers_lost = 0
         #: the program's at the start: calls name what has changed since
@@ -156,6 +158,7 @@ class NodeExecutor:
         run = run_of(command)
         if run.stream is not None and any(output.stream for output in run.outputs):
             run.stream = self._streams.seat(command.task, worker.number)
+        worker.layer = command.layer
         waiting = worker.put(run)
         if worker.busy and waiting < _TOGETHER:
             self._unflushed[worker] = None
@@ -213,6 +216,11 @@ class NodeExecutor:
                 self._worker_for(seat, PLAIN)
             self._warming.update(worker for worker in seat.workers.values() if not worker.ready)
         return None if self._warming else Warmed(self.name)
+
+    def sample(self, layer: str) -> Sampled:
+        """How many bytes attempts have transferred on a layer."""
+        workers = (worker for seat in self._seats if seat.io for worker in seat.workers.values())
+        return Sampled(self.name, layer, self._meter.delivered(layer, workers))
 
     def _is_warm(self, worker: Worker) -> Iterator[Event]:
         """A process takes tasks, or never will: perhaps it was the last that was waited for."""
@@ -488,6 +496,7 @@ class NodeExecutor:
         """End every process; nothing that they were sent is finished."""
         self._forkserver.close()
         self._streams.close()
+        self._meter.close()
         for worker in self._workers.values():
             if not worker.retired:
                 worker.close()

@@ -51,6 +51,8 @@ class Worker:
         self.ready = False
         #: attempts sent or about to be, and not answered
         self.busy = 0
+        #: the storage layer of the last of them
+        self.layer = ""
         #: it has begun to deliver an attempt, and not said that it is over
         self.delivering: Delivering | None = None
         #: it was told to end

@@ -12,6 +12,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -45,6 +46,8 @@ __all__ = [
     "Stop",
     "Up",
     "WorldStarted",
+    "by_columns",
+    "by_items",
     "claimed",
     "claims",
     "frame",
@@ -130,8 +133,7 @@ class Run(Struct, array_like=True, tag="r"):
     in_place: tuple[int, ...] = ()
     outputs: tuple[Output, ...] = ()
     publish: bool = True
-    #: -1 for a call; otherwise this is a piece of a map, and ``args`` a list of the arguments of that many calls, each
-    #: a tuple, or a pickled one
+    #: -1 for a call; otherwise this is a piece of a map, and ``args`` the arguments of that many calls ``by_columns``
     items: int = -1
     #: how many buffers of ``args`` the task may change, and whether in their segment itself
     writable_buffers: int = 0
@@ -168,6 +170,29 @@ def run_of(command: Launch) -> Run:
         command.delivered,
         -1 if call.streams or (call.outputs and any(output.stream for output in call.outputs)) else None,
     )
+
+
+def by_columns(items: list[Any]) -> list[Any] | tuple[list[Any], ...]:
+    """The items of a piece of a map as they are best pickled: tuples by columns, since a tuple each would cost more
+    than what is in it; those that are pickled already as they are.
+    """
+    if type(items[0]) is not tuple:
+        return items
+    width, row = len(items[0]), list(chain.from_iterable(items))
+    return tuple([row[column::width] for column in range(width)])
+
+
+def by_items(content: list[Any] | tuple[list[Any], ...]) -> Iterator[tuple[Any, ...]]:
+    """What ``by_columns`` was given, one tuple after the other."""
+    return zip(*content, strict=True) if type(content) is tuple else map(_item, content)
+
+
+def _item(pickled: bytes) -> tuple[Any, ...]:
+    try:
+        args: tuple[Any, ...] = pickle.loads(pickled)
+    except StopIteration as error:  # would be taken for the end of the items
+        raise RuntimeError("an argument of this call raised StopIteration when it was unpickled") from error
+    return args
 
 
 class Ready(Struct, array_like=True, tag="y"):

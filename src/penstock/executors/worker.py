@@ -22,6 +22,7 @@ from penstock.executors.outbox import Outbox
 from penstock.executors.outside import Before, Stance
 from penstock.executors.preparing import prepare
 from penstock.executors.read_cache import ReadCache
+from penstock.executors.synced import install as note_syncs
 from penstock.executors.task_streams import end_lines
 from penstock.executors.wire import (
     CLAIM,
@@ -71,6 +72,7 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
     work_for(setup.memory_dir)
     become_worker(setup.memory_dir, setup.spill_dir)
     current_process().authkey = setup.authkey
+    note_syncs()  # before any module of the user's takes os.fsync as it is
     if setup.world is not None:
         from penstock.executors.mpi import keep_world
 

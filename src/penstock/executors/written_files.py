@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.data.segments import Segments
 from penstock.errors import TaskError
 from penstock.executors.layer_files import LayerFolder
-from penstock.executors.mover import copy_directory, copy_file, directory_size, discard, rename
+from penstock.executors.mover import copy_directory, copy_file, directory_size, discard, rename, secure
 from penstock.executors.saying import say
+from penstock.executors.synced import Syncs
 from penstock.executors.wire import Delivering, Run
 from penstock.model.data import FileRef, Slot
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Output
+from penstock.storage.redirect import is_below
 
 if TYPE_CHECKING:
     from penstock.executors.execution import Function
@@ -125,9 +127,14 @@ class WrittenFiles:
         self.finished: list[tuple[str, str]] = []
         #: files that were handed over early, by where the task wrote them
         self._early: dict[str, Output] = {}
+        #: what the body has synced, from when it has its paths on
+        self._syncs: Syncs | None = None
+        #: where files go that it has synced; and the folder of the run there, if that is on a layer
+        self._synced: dict[str, str | None] = {}
 
     def place(self) -> dict[int, str]:
         """Private paths to write to, with the names that the task asked for, by position among its ``outputs``."""
+        self._syncs = Syncs()
         return {index: self._place(index, one) for index, one in enumerate(self._run.outputs) if one.file is not None}
 
     def _place(self, index: int, output: Output) -> str:
@@ -177,12 +184,15 @@ class WrittenFiles:
         if not os.path.isdir(home):
             # The file would have nowhere to go at the end.
             raise FileNotFoundError(errno.ENOENT, "cannot write a file there: No such file or directory", home)
+        self._make_room_for(path, folder)
+        return path, folder
+
+    def _make_room_for(self, path: str, folder: LayerFolder) -> None:
         try:
             folder.make_room_for(path)
         except OSError as error:
-            message = f"cannot write a file on storage layer {layer.name}: {error.strerror}"
-            raise type(error)(error.errno, message, layer.mount) from None
-        return path, folder
+            message = f"cannot write a file on storage layer {self._run.layer}: {error.strerror}"
+            raise type(error)(error.errno, message, folder.mount) from None
 
     def finish(self, output: Output, *, early: bool = False) -> FileRef:
         """A file as the body left it: where it will be once the attempt delivers."""
@@ -190,6 +200,7 @@ class WrittenFiles:
         assert output.file is not None
         path, folder = next((path, folder) for placed, path, folder in self._placed if placed is output)
         path, size = self._complete(path, output)
+        is_synced = self._syncs is not None and self._syncs.has(path)
         if not output.update:
             _keep_mode(path, output.file)
         if self._is_streamed(run.outputs.index(output), output):
@@ -197,7 +208,7 @@ class WrittenFiles:
             return FileRef(path, size)
         if folder is not None:
             target = folder.finished(output.file, run.task, run.attempt, temp=output.temp)
-            folder.make_room_for(target)
+            self._make_room_for(target, folder)
         elif run.publish and not output.update and not early:
             target = output.file
         else:
@@ -208,7 +219,9 @@ class WrittenFiles:
             os.mkdir(waiting)
             target = os.path.join(waiting, os.path.basename(output.file))
         self.finished.append((path, target))
-        return FileRef(target, size)
+        if is_synced:
+            self._synced[target] = None if folder is None else folder.root
+        return FileRef(target, size, synced=is_synced)
 
     def deliver(
         self, outputs: list[Slot | None], started: float, channel: Announces | None, staged: Outgoing | None = None
@@ -227,7 +240,7 @@ class WrittenFiles:
             if target in names:
                 named.append((path, target))
             else:
-                rename(path, target)
+                self._rename(path, target)
         if (named or states) and channel is not None:
             moves = [(path, os.lstat(path).st_ino, target) for path, target in named]
             seconds = time.perf_counter() - started
@@ -235,7 +248,18 @@ class WrittenFiles:
         if staged is not None:
             staged.publish()
         for path, target in named:
-            rename(path, target)
+            self._rename(path, target)
+
+    def _rename(self, path: str, target: str) -> None:
+        """Put a finished file in its place; if the task has synced it, so that it survives a loss of power there."""
+        rename(path, target)
+        if target in self._synced:
+            top = self._synced[target]
+            folder = os.path.dirname(target)
+            while top is not None and is_below(folder, os.path.dirname(top)):  # folders that were made for it
+                _secure(folder)
+                folder = os.path.dirname(folder)
+            _secure(folder)
 
     def found(self, path: Any) -> tuple[int, Output]:
         """The output that a path is, as the body knows it, and its number among the call's ``outputs``."""
@@ -259,7 +283,7 @@ class WrittenFiles:
             )
         finished = self.finish(output, early=True)
         for move in [move for move in self.finished if move[1] == finished.path]:
-            rename(*move)
+            self._rename(*move)
             self.finished.remove(move)
         self._early[path] = output
         return finished
@@ -307,6 +331,8 @@ class WrittenFiles:
 
     def clear(self) -> None:
         """Remove what is left of the private folders."""
+        if self._syncs is not None:
+            self._syncs.end()
         for output, path, _ in self._placed:
             folder = os.path.dirname(path)
             if folder not in self._left:
@@ -331,6 +357,11 @@ class WrittenFiles:
                     f"writes as {self._named(output)}: what no argument names is removed. Give the task a path for it "
                     f"too, or a directory for all of them\n"
                 )
+
+
+def _secure(folder: str) -> None:
+    with contextlib.suppress(OSError):  # it has its name; what more there could be is up to the file system
+        secure(folder)
 
 
 def _keep_mode(path: str, file: str) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "Publish",
     "Recall",
     "Restore",
+    "Sample",
     "Settle",
     "Spill",
     "Warm",
@@ -79,6 +80,19 @@ class Warm(Struct, frozen=True):
 
     node: str
     executors: int
+
+
+class Sample(Struct, frozen=True):
+    """How many bytes have attempts on this layer of a node transferred so far? Answered by ``Sampled``."""
+
+    node: str
+    layer: str
+
+
+class Claim(Struct, frozen=True):
+    """Something wants to use a layer that is shared with other programs. Answered by ``BudgetChanged``."""
+
+    layer: str
 
 
 class Settle(Struct, frozen=True):
@@ -146,6 +160,8 @@ class Publish(Struct, frozen=True):
     target: str
     #: the file stays where it is, on a storage layer, and its name becomes a link to it
     link: bool = False
+    #: the task has synced the file: so must be the folder with its name
+    synced: bool = False
 
 
 class Move(Struct, frozen=True):
@@ -176,6 +192,8 @@ Command = (
     | Recall
     | Kill
     | Warm
+    | Sample
+    | Claim
     | Settle
     | Free
     | Spill

@@ -75,6 +75,8 @@ class FileRef(Struct, frozen=True, array_like=True, tag=1):
     open: bool = False
     #: it was not written from its first byte to its last: who read it meanwhile may have seen other bytes
     rewritten: bool = False
+    #: the task has synced it, so its name is to survive a loss of power as well
+    synced: bool = False
 
 
 def _size(part: bytes | Piece) -> int:

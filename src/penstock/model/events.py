@@ -1,6 +1,10 @@
-"""All that can happen: what a driver tells the engine. Handled by ``Engine.handle(event, now)``."""
+"""All that can happen: what a driver tells the engine. Handled by ``Engine.handle(event, now)``.
+It is long because each of them is explained here, and so is what the engine says for the log.
+"""
 
 from __future__ import annotations
+
+from math import inf
 
 from msgspec import Struct
 
@@ -9,9 +13,12 @@ from penstock.model.resources import Node
 from penstock.model.tasks import Failure, TaskCall
 
 __all__ = [
+    "BudgetChanged",
     "CancelRequested",
     "ConstraintChosen",
     "ConstraintDrifted",
+    "DeliveryChanged",
+    "DeliveryMeasured",
     "Discarded",
     "Draining",
     "EpochEnded",
@@ -20,6 +27,8 @@ __all__ = [
     "FileDropped",
     "Finished",
     "HomeWanted",
+    "LeftMeasured",
+    "LimitSettled",
     "Lost",
     "Moved",
     "NodeJoined",
@@ -34,6 +43,7 @@ __all__ = [
     "Restored",
     "Reverted",
     "RunAgain",
+    "Sampled",
     "SegmentMade",
     "SegmentReleased",
     "SegmentsLost",
@@ -135,6 +145,14 @@ class Warmed(Struct, frozen=True):
     """The I/O executors asked for by ``Warm`` take tasks, as far as they could be started."""
 
     node: str
+
+
+class Sampled(Struct, frozen=True):
+    """The bytes that attempts on this layer of a node have transferred, all together, ever; None: nobody can tell."""
+
+    node: str
+    layer: str
+    delivered: float | None
 
 
 class CancelRequested(Struct, frozen=True):
@@ -270,6 +288,32 @@ class Restored(Struct, frozen=True):
     lost: bool = False
 
 
+class LeftMeasured(Struct, frozen=True):
+    """What earlier runs have left on a layer takes this much now: somebody brings it home, or removes it."""
+
+    layer: str
+    #: bytes
+    taken: int
+
+
+class BudgetChanged(Struct, frozen=True):
+    """What this program has of a layer that it shares with other programs. Of a layer of which this was never said it
+    has all.
+    """
+
+    layer: str
+    #: bytes per second that its attempts may hold together
+    bandwidth: float
+    #: bytes that its files may fill; None: as many as there is room for
+    room: int | None = None
+    #: when it ends unless it is said anew
+    until: float = inf
+    #: how many others want some of it too
+    others: int = 0
+    #: nothing is had of it before it is asked for (``Claim``)
+    closed: bool = False
+
+
 class Report(Struct, frozen=True):
     """Not for the engine but of it, for the log: an attempt or a task ended without delivering."""
 
@@ -325,7 +369,53 @@ class ConstraintDrifted(Struct, frozen=True):
     ratio: float
 
 
-Note = EpochEnded | ConstraintChosen | ConstraintDrifted
+class DeliveryMeasured(Struct, frozen=True):
+    """Not for the engine but of it: what a device delivered while so many attempts ran."""
+
+    layer: str
+    node: str
+    #: attempts at a time
+    concurrency: int
+    #: bytes per second, of all of them
+    delivered: float
+    #: standard error, as a part of that
+    error: float
+
+
+class LimitSettled(Struct, frozen=True):
+    """Not for the engine but of it: so many attempts at a time were found to get most from a device."""
+
+    layer: str
+    node: str
+    #: functions whose constraint follows from it
+    functions: tuple[str, ...]
+    concurrency: int
+    #: bytes per second, of all of them
+    delivered: float
+    #: bytes per second that each reserves
+    constraint: float
+    #: the next best of those that were tried, and what it delivered; 0 if no other was
+    other: int = 0
+    other_delivered: float = 0.0
+    #: it is where an earlier run had ended
+    remembered: bool = False
+
+
+class DeliveryChanged(Struct, frozen=True):
+    """Not for the engine but of it: a device delivers otherwise than it did, so other numbers are tried again."""
+
+    layer: str
+    node: str
+    concurrency: int
+    #: bytes per second
+    before: float
+    delivered: float
+
+
+#: what others than the control thread did, and say when it is done
+Reported = Published | Moved | Discarded | Spilled | Restored | LeftMeasured | BudgetChanged
+
+Note = EpochEnded | ConstraintChosen | ConstraintDrifted | DeliveryMeasured | LimitSettled | DeliveryChanged
 
 
 class Ticked(Struct, frozen=True):
@@ -342,6 +432,7 @@ Event = (
     | Recalled
     | WorkerLost
     | Warmed
+    | Sampled
     | CancelRequested
     | Provided
     | Released
@@ -357,5 +448,7 @@ Event = (
     | Spilled
     | Restored
     | SegmentsLost
+    | LeftMeasured
+    | BudgetChanged
     | Ticked
 )

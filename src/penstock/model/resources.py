@@ -50,6 +50,8 @@ class Requirements(Struct, frozen=True, array_like=True, cache_hash=True):
     processes_per_node: int = 0
     #: how many it takes of what is only counted, as ``(name, number)``, in the order of the names
     countable: tuple[tuple[str, int], ...] = ()
+    #: the files that it writes are of use during the run only, all of them
+    temporary: bool = False
 
     @property
     def layered(self) -> bool:
@@ -75,6 +77,10 @@ class StorageLayer(Struct, frozen=True, array_like=True):
     curve: tuple[tuple[int, float], ...] = ()
     #: aggregate bytes per second that were measured at this many concurrent streams, for simulations of the device
     measured: tuple[tuple[int, float], ...] = ()
+    #: bytes of its capacity that earlier runs have filled, and left
+    taken: int = 0
+    #: it may lose what lies on it (memory, a folder that is emptied): only files of use during the run may
+    temporary: bool = False
 
 
 class Node(Struct, frozen=True, array_like=True):

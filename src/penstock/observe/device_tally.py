@@ -214,6 +214,21 @@ class StorageTally:
         constraint.concurrency = None
         constraint.remembered = False
 
+    def on_limit_settled(self, record: records.LimitSettled) -> None:
+        """It is known how many attempts at a time get most from a device."""
+        for function in record.functions:
+            constraint = self._constraint(function, record.layer)
+            constraint.value = record.constraint
+            constraint.concurrency = record.concurrency
+            constraint.remembered = record.remembered
+
+    def on_delivery_changed(self, record: records.DeliveryChanged) -> None:
+        """It is looked for again."""
+        for constraint in self.constraints.values():
+            if constraint.layer == record.layer:
+                constraint.concurrency = None
+                constraint.remembered = False
+
     def _constraint(self, function: str, layer: str) -> ConstraintTally:
         key = (function, layer)
         found = self.constraints.get(key)

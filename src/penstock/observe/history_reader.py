@@ -96,6 +96,7 @@ class HistoryReader:
             records.Moved: self._on_moved,
             records.ConstraintChosen: self._on_chosen,
             records.ConstraintDrifted: self._on_drifted,
+            records.LimitSettled: self._on_settled,
             records.Dropped: self._on_dropped,
             records.RunEnded: self._on_run_ended,
             records.NodeJoined: self._on_node_joined,
@@ -190,6 +191,10 @@ class HistoryReader:
 
     def _on_drifted(self, record: records.ConstraintDrifted) -> None:
         self._history.learned.append((record.t, record.name, record.layer, False))
+
+    def _on_settled(self, record: records.LimitSettled) -> None:
+        for function in record.functions:
+            self._history.learned.append((record.t, function, record.layer, True))
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 

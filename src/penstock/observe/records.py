@@ -1,4 +1,5 @@
 """The records of the event log, one class per kind of event; docs/event-log.md describes them to users.
+It is long because there are many.
 
 ``t`` is always seconds since the start of the run, on a clock that never jumps. A record is written as one JSON
 object whose ``event`` is the class name in snake case. New fields must have a default, so that old logs stay readable.
@@ -13,10 +14,13 @@ from penstock.observe.event import Event
 from penstock.observe.storage_records import (
     ConstraintChosen,
     ConstraintDrifted,
+    DeliveryChanged,
+    DeliveryMeasured,
     Device,
     Draining,
     EpochEnded,
     Freed,
+    LimitSettled,
     Moved,
     Restored,
     Spilled,
@@ -38,6 +42,8 @@ __all__ = [
     "ConstraintChosen",
     "ConstraintDrifted",
     "Declared",
+    "DeliveryChanged",
+    "DeliveryMeasured",
     "Device",
     "Draining",
     "Dropped",
@@ -52,6 +58,7 @@ __all__ = [
     "Freed",
     "Launched",
     "Layer",
+    "LimitSettled",
     "Lost",
     "Moved",
     "NodeJoined",
@@ -94,6 +101,8 @@ class Layer(Struct, omit_defaults=True):
     curve: list[tuple[int, float]] = field(default_factory=list)
     #: the same of a real one, where it was measured
     measured: list[tuple[int, float]] = field(default_factory=list)
+    #: for files of use during the run only
+    temporary: bool = False
 
 
 class RunStarted(Event):
@@ -116,6 +125,11 @@ class RunStarted(Event):
     data_movement: bool = False
     #: bytes per second that a learned constraint never exceeds
     tuning_ceiling: float | None = None
+    #: how constraints are learned; logs that do not say it are older than the other way
+    tuner: str = "published"
+    #: in epochs: estimates that differ by less than this part are equal, and where tasks at a time are counted
+    tuning_tolerance: float = 0.02
+    tuning_counts: str = "cluster"
 
 
 class NodeJoined(Event):
@@ -383,6 +397,9 @@ Record = (
     | EpochEnded
     | ConstraintChosen
     | ConstraintDrifted
+    | DeliveryMeasured
+    | LimitSettled
+    | DeliveryChanged
     | Moved
     | Draining
     | Freed

@@ -7,10 +7,13 @@ from penstock.observe.event import Event
 __all__ = [
     "ConstraintChosen",
     "ConstraintDrifted",
+    "DeliveryChanged",
+    "DeliveryMeasured",
     "Device",
     "Draining",
     "EpochEnded",
     "Freed",
+    "LimitSettled",
     "Moved",
     "Restored",
     "Spilled",
@@ -65,6 +68,46 @@ class ConstraintDrifted(Event):
     name: str
     layer: str
     ratio: float
+
+
+class DeliveryMeasured(Event):
+    """What a device delivered while so many attempts ran."""
+
+    layer: str
+    node: str
+    concurrency: int
+    #: bytes per second, of all of them
+    delivered: float
+    #: standard error, as a part of that
+    error: float
+
+
+class LimitSettled(Event):
+    """So many attempts at a time get most from a device."""
+
+    layer: str
+    node: str
+    #: functions whose constraint follows from it
+    functions: list[str]
+    concurrency: int
+    delivered: float
+    #: bytes per second that each attempt reserves
+    constraint: float
+    #: the next best of those that were tried, and what it delivered; 0 if no other was
+    other: int = 0
+    other_delivered: float = 0.0
+    #: it is where an earlier run had ended
+    remembered: bool = False
+
+
+class DeliveryChanged(Event):
+    """A device delivers otherwise than it did: other numbers are tried again."""
+
+    layer: str
+    node: str
+    concurrency: int
+    before: float
+    delivered: float
 
 
 class Moved(Event):

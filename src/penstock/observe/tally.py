@@ -138,6 +138,8 @@ class Tally:
             records.EpochEnded: self.storage.on_epoch_ended,
             records.ConstraintChosen: self.storage.on_constraint_chosen,
             records.ConstraintDrifted: self.storage.on_constraint_drifted,
+            records.LimitSettled: self.storage.on_limit_settled,
+            records.DeliveryChanged: self.storage.on_delivery_changed,
         }
 
     def add(self, batch: Iterable[Record]) -> None:

@@ -33,7 +33,7 @@ from penstock.runtime.file_arguments import FileArguments
 from penstock.runtime.futures import Future, PlacedFuture, StreamedFuture
 from penstock.runtime.persistent_data import KnownObject
 from penstock.runtime.reverting import Placed, datum_of, takes_back
-from penstock.runtime.simple_arguments import EMPTY, is_immutable
+from penstock.runtime.simple_arguments import EMPTY, is_immutable, never_changes
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ class Arguments(FileArguments):
             accesses = list(declaration.accesses(args, kwargs))
             self._expect_parts([(value, direction) for _, _, value, direction in accesses if direction.writes])
             for place, name, value, direction in accesses:
+                if name == "self" and never_changes(value) and not is_immutable(value):
+                    continue  # a method of such a class changes nothing
                 where = f"argument {name!r} of task {declaration.name}"
                 arguments[place] = self._access(place, value, direction, where)
                 if direction.writes:
@@ -148,7 +150,7 @@ class Arguments(FileArguments):
         if direction.writes:
             if is_stored(value):
                 return self._write_object((place,), value, where)
-            if is_immutable(value):
+            if never_changes(value):
                 raise CallError(f"{where} is declared {direction!r}, but {value!r:.60} can never change; return it")
             return self._write((place,), value, direction, where)
         return value
@@ -188,7 +190,7 @@ class Arguments(FileArguments):
     def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
         if self._stands_for_itself(leaf):
             leaf = container[key] = leaf.original
-        if not is_immutable(leaf):
+        if not never_changes(leaf):
             if is_stored(leaf):
                 self._write_object(path, leaf, where)
             else:

@@ -24,6 +24,8 @@ __all__ = ["SETTINGS", "Config", "Loaded", "Setting", "load_config", "working_di
 
 KeepRunDir = Literal["always", "failed", "never"]
 IoScheduler = Literal["fcfs", "priority", "backfilling"]
+Tuner = Literal["adaptive", "published"]
+TuningCounts = Literal["cluster", "node"]
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -82,12 +84,18 @@ class Config(Struct, frozen=True, kw_only=True):
     data_movement: bool = False
     #: seconds after which a waiting I/O task goes before those with larger constraints; ``None``: never
     io_ageing: float | None = 60.0
+    #: how constraints are learned: by what devices deliver, or in the epochs of the published algorithm
+    tuner: Tuner = "adaptive"
     #: absolute path of the registry of learned constraints; ``"off"``: none is kept; ``None``: in the user's cache
     tuning: str | None = None
     #: absolute path of the file of function's durations; ``"off"``: none is kept; ``None``: in the user's cache
     profiles: str | None = None
     #: bytes per second that no learned constraint exceeds; ``None``: no such limit
     tuning_ceiling: float | None = None
+    #: published algorithm: values whose estimated times differ by less than this part are equally good
+    tuning_tolerance: float = 0.02
+    #: published algorithm: tasks at a time are counted for all nodes together, or for one
+    tuning_counts: TuningCounts = "cluster"
     #: absolute path of a resources file in the form of COMPSs, whose storage layers are used; ``None``: there is none
     resources_file: str | None = None
     #: storage layers as described, unchecked against this machine; ``None``: found out. Ask ``layers.layers``.
@@ -150,9 +158,12 @@ SETTINGS: dict[str, Setting] = {
     "io_scheduler": Setting("runtime", readers.read_io_scheduler),
     "data_movement": Setting("runtime", readers.read_switch),
     "io_ageing": Setting("runtime", readers.read_ageing),
+    "tuner": Setting("runtime", readers.read_one_of("adaptive", "published")),
     "tuning": Setting("runtime", readers.read_registry),
     "profiles": Setting("runtime", readers.read_registry),
     "tuning_ceiling": Setting("runtime", readers.read_ceiling),
+    "tuning_tolerance": Setting("runtime", readers.read_tolerance),
+    "tuning_counts": Setting("runtime", readers.read_one_of("cluster", "node")),
     "resources_file": Setting("resources", readers.read_path),
     "storage": Setting("resources"),
     "node": Setting("resources"),

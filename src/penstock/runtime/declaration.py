@@ -123,6 +123,15 @@ class Declaration:
         return self.returns if self.returns > 1 else 1
 
     @property
+    def is_temporary(self) -> bool:
+        """Whether it writes files, and all that it writes are of use during the run only.
+
+        Not so with directories, which are always written beside their names.
+        """
+        written = [one.temp and not one.directory for one in self.directions.values() if one.file and one.writes]
+        return bool(written) and all(written)
+
+    @property
     def scattered(self) -> list[str]:
         """Parameters of which each rank of an MPI task receives its part."""
         return [name for name, direction in self.directions.items() if direction.scatter]

@@ -14,7 +14,7 @@ from penstock.executors.layer_files import LayerFolder
 from penstock.model.resources import StorageLayer
 from penstock.runtime.config import Config
 
-__all__ = ["SHARED_MEMORY", "Directories", "free_bytes", "memory_parent"]
+__all__ = ["SHARED_MEMORY", "Directories", "free_bytes", "memory_parent", "places_of_runs"]
 
 SHARED_MEMORY = "/dev/shm"
 
@@ -26,6 +26,12 @@ def memory_parent(config: Config) -> str | None:
         return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
     _ensure_usable("memory_dir", chosen)
     return chosen
+
+
+def places_of_runs(config: Config) -> list[str]:
+    """Where directories of runs lie, apart from storage layers."""
+    places = (config.memory_dir or SHARED_MEMORY, tempfile.gettempdir(), config.spill_dir, config.run_dir)
+    return list(dict.fromkeys(place for place in places if place is not None))
 
 
 def _ensure_usable(setting: str, directory: str) -> None:

@@ -16,12 +16,13 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.alert_waits import LOOK, until, until_ended
 from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
+from penstock.engine.sharing import Usage
 from penstock.engine.state import TaskRecord
 from penstock.errors import PenstockError, RuntimeStopped
 from penstock.executors.node import NodeExecutor
@@ -36,6 +37,7 @@ from penstock.runtime.drain_view import DrainView
 from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.settling import Settling, Waiter
+from penstock.runtime.sharing import Sharing
 from penstock.runtime.stall_watch import StallWatch
 from penstock.runtime.stream_sources import StreamSources
 
@@ -76,6 +78,7 @@ class Driver(Settling):
         executor: NodeExecutor | InlineExecutor,
         segments: Segments,
         layers: Sequence[StorageLayer],
+        rooms: Mapping[str, int | None],
         recorder: Recorder,
         on_note: Callable[[events.Note], None],
         stall: float | None,
@@ -91,7 +94,10 @@ class Driver(Settling):
         self._sleepers = 0
         self.streams = StreamSources(self)
         inline = not isinstance(executor, NodeExecutor)
-        self.house = Housekeeping(segments, layers, recorder, self._told_of_file, inline=inline)
+        self.house = Housekeeping(segments, layers, recorder, self._told, inline=inline)
+        run = os.path.basename(segments.memory_dir)
+        #: layers are shared with other programs, by threads
+        self.sharing = Sharing(layers, {} if inline else rooms, run, self, self._told)
         #: told of states of persistent objects that no version refers to any more
         self.drop_state: Callable[[str], None] = lambda state: None
         #: told when versions refer to states of persistent objects, after a time when none did
@@ -114,6 +120,7 @@ class Driver(Settling):
     def begin(self) -> None:
         """Listen to workers from now on."""
         if isinstance(self.executor, NodeExecutor):
+            self.post(*self.sharing.begin())
             self._thread = OwnThread("control", self._control)
             self._thread.start()
 
@@ -198,7 +205,10 @@ class Driver(Settling):
     def _wake_in_time(self) -> None:
         """The control thread sleeps longer than what has just happened allows."""
         now = time.monotonic()
-        dues = (self.engine.next_look(), self._stalls.next_look(now), self.streams.next_look(now))
+        dues = (
+            *(self.engine.next_look(), self._stalls.next_look(now), self.streams.next_look(now)),
+            self.house.left.next_look(self.engine.state.crowded_since),
+        )
         due = min((time for time in dues if time is not None), default=None)
         if due is not None and due < self._asleep_until:
             self._asleep_until = 0.0
@@ -282,6 +292,7 @@ class Driver(Settling):
             versions = self.engine.state.versions.values()
             kept = {version.scratch for version in versions if version.scratch is not None}
             self.house.close(kept | self.engine.state.astray.keys())
+            self.sharing.close()
 
     def _drain(self, view: DrainView) -> None:
         """Bring every permanent file from its layer to its name, and make sure of those that are there."""
@@ -350,6 +361,7 @@ class Driver(Settling):
             dues = (
                 *(self.engine.next_look(), executor.end_idle(now), self.streams.next_look(now)),
                 *(self._stalls.next_look(now), executor.kill_overdue(now)),
+                self.house.left.next_look(self.engine.state.crowded_since),
             )
             due = min((time for time in dues if time is not None), default=None)
             # Under the lock: what is due earlier and comes right after must find that it has to wake us.
@@ -451,6 +463,7 @@ class Driver(Settling):
                 self.recorder.waited(began, time.monotonic())
 
     def _tick(self) -> None:
+        self.house.left.look(self.engine.state.crowded_since, time.monotonic())
         due = self.engine.next_look()
         if due is not None and due <= time.monotonic():
             self.handle(events.Ticked())
@@ -470,10 +483,8 @@ class Driver(Settling):
             notes.append(events.SegmentReleased(self.released_segments.popleft()))
         self._process(notes, now)
 
-    def _told_of_file(
-        self, event: events.Published | events.Moved | events.Discarded | events.Spilled | events.Restored
-    ) -> None:
-        """Called by whoever moves files, when one is where it should be."""
+    def _told(self, event: events.Reported) -> None:
+        """Called by whoever moves files, when one is where it should be, and by whoever shares layers."""
         try:
             with self.lock:
                 self.handle(event)
@@ -483,6 +494,19 @@ class Driver(Settling):
             raise
         if self._thread is not None:
             self.after()  # inline, this is inside it already
+
+    def usage(self, layer: str) -> Usage:
+        """What the program has of a layer, and wants."""
+        with self.lock:
+            return self.engine.usage(layer)
+
+    def withdraw(self, layer: str) -> Usage:
+        """The same; if nothing uses it, nothing is had of it from now on."""
+        with self.lock:
+            usage = self.engine.usage(layer)
+            if not usage.busy:
+                self.handle(events.BudgetChanged(layer, 0.0, closed=True))
+            return usage
 
     def _run_inline(self) -> None:
         """Run what was launched and what follows from it; nobody else would see to further attempts after a pause."""
@@ -544,6 +568,10 @@ class Driver(Settling):
                 self.executor.kill(lane, ask)
             case commands.Warm(_, executors):
                 return self.executor.warm(executors)
+            case commands.Claim(layer):
+                self.sharing.claim(layer)
+            case commands.Sample(_, layer):
+                return self.executor.sample(layer)
             case commands.Publish():
                 self.house.publish(command)
             case commands.Move():

@@ -73,7 +73,7 @@ def _stop_driver(runtime: Runtime) -> None:
 
 def _save_what_was_learned(runtime: Runtime) -> None:
     state = runtime.driver.engine.state
-    runtime.tuning.save(state.tuners)
+    runtime.tuning.save(state.tuners, state.steered)
     runtime.profiles.save(state)
     runtime.functions.point_out_misspelt(runtime.loaded.origins["constraints"])
 

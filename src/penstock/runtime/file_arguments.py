@@ -161,9 +161,13 @@ class FileArguments:
 
     def _found(self, place: object, path: str, kind: str, where: str) -> FileRef:
         """A file that no task of this run is making."""
-        if not os.path.exists(path):
-            raise CallError(f"{where} names the {kind} {path}, which does not exist and which no task produces")
-        return FileRef(path)
+        try:
+            found = os.stat(path)
+        except (OSError, ValueError):
+            raise CallError(
+                f"{where} names the {kind} {path}, which does not exist and which no task produces"
+            ) from None
+        return FileRef(path, found.st_size if stat.S_ISREG(found.st_mode) else 0)
 
     # --- what cannot be -----------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from penstock.runtime.layers import described_layers, precedence
 if TYPE_CHECKING:
     from penstock.runtime.config import Config
 
-__all__ = ["FoundLayer", "find_layers", "known_layers"]
+__all__ = ["FoundLayer", "find_layers", "is_on_network", "known_layers"]
 
 #: bytes per second of each kind
 _GUESSES = {"memory": 2e9, "NVMe": 1.5e9, "SSD": 450e6, "unknown": 450e6, "rotating disk": 150e6, "network": 500e6}
@@ -95,9 +95,18 @@ def find_layers(
         free = free_bytes(_under(root, path))
         # What fills a tmpfs is missing from the memory that tasks compute in.
         capacity = free // 4 if kind == "memory" else free
-        layer = StorageLayer(name, path, _GUESSES[kind], capacity, shared=kind == "network")
+        # Memory is lost when the machine goes down; /tmp is emptied by many systems when they start, and TMPDIR of a
+        # batch job when it ends. A file that is to last must not lie there unless the user says so, by a description.
+        fleeting = kind == "memory" or name == "tmp"
+        layer = StorageLayer(name, path, _GUESSES[kind], capacity, shared=kind == "network", temporary=fleeting)
         found[mount.device] = FoundLayer(layer, kind)
     return tuple(sorted(found.values(), key=lambda one: precedence(one.layer)))
+
+
+def is_on_network(path: str) -> bool:
+    """Whether other machines may use a file system too."""
+    mount = _mount_of(os.path.realpath(path), _mounts("/"))
+    return mount is not None and mount.type in _NETWORK
 
 
 def _places(root: str, environ: Mapping[str, str], cwd: str, memory: str) -> Iterator[tuple[str, str]]:

@@ -145,6 +145,8 @@ class Functions:
     def _plain(self, declaration: Declaration) -> TaskSpec:
         given = self._given(declaration)
         need = requirements({**declaration.constraints, **given}, declaration.name, io=declaration.io)
+        if need.layered:
+            need = replace(need, temporary=declaration.is_temporary)
         if need.layered and not need.io:
             raise ConstraintError(
                 f"@constraint of task {declaration.name}: storage_bw and storage_size are for I/O tasks; "

@@ -23,11 +23,13 @@ from penstock.executors.mover import Mover, NameChanged, discard, link, publish,
 from penstock.executors.written_files import finished_owner, forget_folder, private_folder, streaming_owner
 from penstock.model.commands import Discard, Divert, Free, Move, Publish
 from penstock.model.data import SegmentId, TaskId
-from penstock.model.events import Discarded, Moved, Published, Restored, Spilled
+from penstock.model.events import Discarded, Moved, Published, Reported
 from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
+from penstock.runtime.left_behind import LeftWatch
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.spills import Spills
+from penstock.runtime.traces import Trace
 from penstock.storage.redirect import is_below
 
 if TYPE_CHECKING:
@@ -44,18 +46,22 @@ class Housekeeping:
         segments: Segments,
         layers: Sequence[StorageLayer],
         recorder: Recorder,
-        tell: Callable[[Published | Moved | Discarded | Spilled | Restored], None],
+        tell: Callable[[Reported], None],
         *,
         inline: bool,
     ) -> None:
         self._segments = segments
         run = os.path.basename(segments.memory_dir)
         self._folders = {layer.name: LayerFolder(layer.mount, run) for layer in layers}
+        for folder in self._folders.values():
+            folder.look()
+        self._traces = Trace(run)
         #: layers on which this run is known to live
         self._reserved: set[str] = set()
         self._recorder = recorder
         self._tell = tell
         self._mover = Mover(inline=inline)
+        self.left = LeftWatch(layers, self._mover.do, tell)
         #: moves files between layers: a long copy must not keep names waiting
         self._flusher = Mover("flusher", inline=inline)
         #: bytes moved so far
@@ -64,7 +70,7 @@ class Housekeeping:
         self._emulated = self._emulated_devices(emulated)
         devices = dict(zip((layer.name for layer in emulated), self._emulated, strict=True))
         #: moves segments between memory and disk
-        self.spills = Spills(segments, devices, recorder, tell, inline=inline)
+        self.spills = Spills(segments, devices, recorder, tell, self.reserve, inline=inline)
         #: files whose newest version could not be given its name, until somebody is told
         self.unnamed: dict[str, Failure] = {}
         #: files that are being deleted by our own means: their names go before the engine hears of it
@@ -73,9 +79,14 @@ class Housekeeping:
     def reserve(self, layer: str) -> None:
         """A task is about to write on a layer."""
         if layer not in self._reserved:
-            self._reserved.add(layer)
             with contextlib.suppress(OSError):  # the task meets it too, and says so
-                self._folders[layer].reserve()
+                self._reserve(layer)
+
+    def _reserve(self, layer: str) -> None:
+        folder = self._folders[layer]
+        self._traces.note(folder.mount)
+        folder.reserve()
+        self._reserved.add(layer)
 
     def catch_up(self) -> None:
         """Do what waits, in the calling thread, where the movers have none of their own."""
@@ -133,7 +144,12 @@ class Housekeeping:
                 folder = self._folders[command.layer]
                 target = folder.finished(command.name, -command.version, 0, temp=command.temp)
                 self.reserve(command.layer)
-                folder.make_room_for(target)
+                try:
+                    folder.make_room_for(target)
+                except OSError as problem:
+                    message = f"cannot write on storage layer {command.layer} ({folder.mount}): {problem.strerror}"
+                    raise type(problem)(problem.errno, message) from None
+                folder.note_home(command.name)
             streams += self._emulated_streams(command.source, target)
             for stream in streams:
                 stream.begin()  # both at once: a copy reads ahead of what it writes
@@ -222,20 +238,29 @@ class Housekeeping:
                 for entry in os.scandir(folder.kept):
                     if not any(is_below(path, entry.path) for path in needed):
                         shutil.rmtree(entry.path, ignore_errors=True)
-                os.rmdir(folder.kept)
-            with contextlib.suppress(OSError):
-                os.rmdir(folder.root)
+        gone = {layer for layer, folder in self._folders.items() if folder.remove_if_empty()}
+        if self._reserved <= gone:
+            self._traces.forget()
 
     def _publish(self, command: Publish) -> None:
         path = command.target
         try:
+            if command.link:
+                self._note_home(command)
             (link if command.link else publish)(command.source, command.target)
+            if command.synced:
+                _secure_if_there(os.path.dirname(command.target))
         except Exception as error:  # whatever it was, the engine waits for an answer
             path = command.source
             self.unnamed[command.target] = _unnamed(error, command)
             forget_folder(self._segments, os.path.dirname(path))  # it is all there is of the file, and stays
         self._recorder.published(command.version, path, time.monotonic())
         self._tell(Published(command.version, path))
+
+    def _note_home(self, command: Publish) -> None:
+        for folder in self._folders.values():
+            if is_below(command.source, folder.root):
+                folder.note_home(command.target)
 
     # --- remains ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +38,7 @@ __all__ = [
     "NodeKind",
     "check_distinct",
     "described_layers",
+    "described_rooms",
     "layers",
     "nodes",
     "ordered",
@@ -84,11 +85,7 @@ def layers(config: Config) -> tuple[StorageLayer, ...]:
 
 def described_layers(config: Config) -> tuple[StorageLayer, ...] | None:
     """The layers that settings describe, checked against this machine; None if they describe none."""
-    described = config.storage
-    if config.resources_file is not None:
-        from penstock.runtime.compss_xml import layers_of_this_host
-
-        described = layers_of_this_host(config.resources_file)
+    described = _described(config)
     if described is None:
         return None
     # Links are followed: two names for one directory would promise its bandwidth twice.
@@ -142,6 +139,19 @@ def precedence(layer: StorageLayer) -> tuple[float, float]:
     return -layer.bandwidth, math.inf if layer.capacity is None else layer.capacity
 
 
+def described_rooms(config: Config) -> dict[str, int | None]:
+    """The capacity of each described layer as the settings have it, whatever room there is now."""
+    return {one.layer.name: one.layer.capacity for one in _described(config) or ()}
+
+
+def _described(config: Config) -> Sequence[DescribedLayer] | None:
+    if config.resources_file is None:
+        return config.storage
+    from penstock.runtime.compss_xml import layers_of_this_host
+
+    return layers_of_this_host(config.resources_file)
+
+
 # --- against the machine ----------------------------------------------------------------------------------------------
 
 
@@ -158,7 +168,13 @@ def _as_it_is(described: DescribedLayer) -> StorageLayer:
     status = os.statvfs(mount)
     free = status.f_bavail * status.f_frsize
     capacity = described.layer.capacity
-    return msgspec.structs.replace(described.layer, capacity=free if capacity is None else min(capacity, free))
+    if capacity is None:
+        return msgspec.structs.replace(described.layer, capacity=free)
+    from penstock.runtime.left_behind import left_on  # only a run needs it; settings are read by every command
+
+    # What earlier runs left is missing from what is free, and from what tasks may fill.
+    taken = sum(left.size for left in left_on(mount))
+    return msgspec.structs.replace(described.layer, capacity=min(capacity, free + taken), taken=taken)
 
 
 # --- reading tables ---------------------------------------------------------------------------------------------------
@@ -251,6 +267,7 @@ def check_distinct(key: str, values: Iterable[tuple[str, str]]) -> None:
 def _as_table(layer: StorageLayer) -> dict[str, Any]:
     """A layer that was made in Python, in the words of a table: numbers there are MB, inside they are bytes."""
     table = {key: value for key, value in msgspec.structs.asdict(layer).items() if value not in (None, ())}
+    del table["taken"]  # that is looked at anew
     table["bandwidth"] = _in_units(layer.bandwidth, "B/s")
     if layer.capacity is not None:
         table["capacity"] = _in_units(layer.capacity, "B")
@@ -329,6 +346,7 @@ _LAYER_KEYS: dict[str, Reader] = {
     "shared": read_switch,
     "curve": _curve,
     "measured": _measured,
+    "temporary": read_switch,
 }
 _NODE_KEYS: dict[str, Reader] = {
     "name": read_name,

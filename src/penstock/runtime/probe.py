@@ -1,36 +1,38 @@
 """What a directory's device can do: bandwidth of writes and reads against the number of concurrent streams.
 
 Called by ``penstock probe``, which shows the outcome and has ``describe`` write it down. The work is done by processes
-of ``probe_stream``, one per stream; here they are started, told when to go, timed together and cleaned up after.
+of ``probe_stream``, one per stream; here they are told when to go, and what comes of it is collected.
 
-    check_directory ──▶ measure: for 1, 2, 4, … streams ──▶ write, read (up to three times) ──▶ Point ──▶ Measurement
+    check_directory ──▶ measure: rounds, each of 1, 2, 4, … streams that write, then read ──▶ Points ──▶ Measurement
 
-All is bounded: space by a quarter of what is free, time by a budget that the steps share.
+Steps are repeated in rounds, and not each for itself: what changes with time, because others use the device, shows as a
+difference between repeats, and not as one between numbers of streams. All is bounded: space by a quarter of what is
+free, time by the clock, also where the device hangs.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
+from penstock.runtime.probe_busy import OtherUse
+from penstock.runtime.probe_points import Measurement, Point
 from penstock.runtime.probe_stream import BLOCK
-from penstock.runtime.probe_streams import Passage, Streams
-from penstock.units import format_size
+from penstock.runtime.probe_streams import Passage, Streams, Unanswered
+from penstock.units import format_duration, format_size
 
 __all__ = ["LEAST_FREE", "Limits", "Measurement", "Point", "Progress", "check_directory", "free_bytes", "measure"]
 
 #: bytes that must be free for a measurement to mean anything
 LEAST_FREE = 100_000_000
 _SHARE_OF_FREE = 4
-_ROUNDS = 3
+#: rounds that the time is planned for, and how many there are if it is not used up then
+_ROUNDS, _MOST_ROUNDS = 3, 5
 _WARM_UP = 4 * BLOCK
-#: of the best: enough of it to count as reached, and so little that it counts as lost
-_REACHED, _LOST = 0.95, 0.90
 
 
 class Limits(Struct, frozen=True):
@@ -42,45 +44,6 @@ class Limits(Struct, frozen=True):
     time: float = 30.0
     #: the most concurrent streams
     streams: int = 32
-
-
-class Point(Struct, frozen=True):
-    """Aggregate bandwidth of a number of concurrent streams, in bytes per second."""
-
-    streams: int
-    write: float
-    read: float
-    #: how many times it was measured; the rates are medians
-    rounds: int
-    #: bytes written by all streams in one round
-    size: int
-    #: the clock ended a round before every stream had moved all of its bytes
-    cut: bool
-
-
-class Measurement(Struct, frozen=True):
-    """All points, and what they say."""
-
-    directory: str
-    points: tuple[Point, ...]
-    #: why larger numbers of streams were left out; empty if none were
-    stopped: str = ""
-
-    @property
-    def best(self) -> Point:
-        """The fastest at writing; of equals, the one with fewer streams."""
-        return max(self.points, key=lambda point: (point.write, -point.streams))
-
-    @property
-    def knee(self) -> Point:
-        """The fewest streams that write nearly as fast as the best."""
-        return next(point for point in self.points if point.write >= _REACHED * self.best.write)
-
-    @property
-    def congestion(self) -> Point | None:
-        """The fewest streams beyond the best with which writing is clearly slower again."""
-        beyond = (point for point in self.points if point.streams > self.best.streams)
-        return next((point for point in beyond if point.write < _LOST * self.best.write), None)
 
 
 class Progress(Struct, frozen=True):
@@ -121,33 +84,19 @@ def measure(
     directory: str, limits: Limits, on_progress: Callable[[Progress], None] = lambda progress: None
 ) -> Measurement:
     """Measure ``directory``, which ``check_directory`` has found good. Leaves nothing behind, however it ends."""
-    points: list[Point] = []
-    stopped = ""
-    counts = _stream_counts(limits.streams)
-    room = free_bytes(directory) // _SHARE_OF_FREE
     end = time.monotonic() + limits.time
-    try:
-        with Streams(directory) as streams:
-            rate = streams.write(1, _WARM_UP, end).rate
-            for index, count in enumerate(counts):
-                share = (end - time.monotonic()) / (len(counts) - index)
-                if points and share <= 0:
-                    stopped = "the time is used up"
-                elif count * BLOCK > room:
-                    stopped = "they would fill more than a quarter of the free space"
-                if stopped:
-                    break
-                # As much as fits into half of the step's time at the pace of the step before: what lies in the page
-                # cache when the clock runs out must still be fsynced, and no clock can cut that short.
-                size = int(min(limits.size, room / count, rate * share / 2 / count))
-                step = _Step(streams, count, max(BLOCK, size // BLOCK * BLOCK), share)
-                points.append(step.run(_of_all(on_progress, index, len(counts))))
-                rate = points[-1].write
-    except OSError as error:
-        if not points:
-            raise
-        stopped = f"the file system refused: {error.strerror}"
-    return Measurement(directory, tuple(points), stopped)
+    room = free_bytes(directory) // _SHARE_OF_FREE
+    with Streams(directory, end) as streams:
+        measuring = _Measuring(streams, limits, room, end, on_progress)
+        measuring.run()
+    points = tuple(step.point() for step in measuring.steps if step.writes and step.reads)
+    if not points:
+        late = f"{measuring.unfinished} was not done by then; " if measuring.unfinished else ""
+        raise PenstockError(
+            f"nothing could be measured in {format_duration(limits.time)}: {late}give it more --time, or look whether "
+            f"the storage behind {directory} answers at all"
+        )
+    return Measurement(directory, points, measuring.stopped, measuring.unfinished, measuring.others.share)
 
 
 def _stream_counts(most: int) -> list[int]:
@@ -158,52 +107,110 @@ def _stream_counts(most: int) -> list[int]:
     return counts
 
 
-def _of_all(on_progress: Callable[[Progress], None], index: int, steps: int) -> Callable[[Progress], None]:
-    """What step ``index`` calls with its own progress, to tell that of the whole."""
-    return lambda own: on_progress(Progress(own.streams, own.phase, own.rate, (index + own.done) / steps))
-
-
 class _Step:
-    """One number of streams, measured up to three times while its share of the time lasts."""
+    """One number of streams, and what its repeats gave."""
 
-    def __init__(self, streams: Streams, count: int, size: int, share: float) -> None:
-        self._streams = streams
-        self._count = count
-        self._size = size
-        self._share = share
+    def __init__(self, count: int) -> None:
+        self.count = count
+        #: bytes for each stream; the same in all rounds, or they could not be compared
+        self.size = 0
+        self.writes: list[Passage] = []
+        self.reads: list[Passage] = []
+        #: of the last round
+        self.seconds = 0.0
 
-    def run(self, on_progress: Callable[[Progress], None]) -> Point:
-        begin = time.monotonic()
-        writes: list[Passage] = []
-        reads: list[Passage] = []
-        while len(writes) < _ROUNDS:
-            done = len(writes) / _ROUNDS
-            deadline = time.monotonic() + self._share / 2
-            writes.append(
-                self._streams.write(self._count, self._size, deadline, self._told(on_progress, "write", done))
-            )
-            deadline = time.monotonic() + self._share / 2
-            reads.append(self._streams.read(self._count, deadline, self._told(on_progress, "read", done)))
-            # The next round takes about as long as this one: start it only if it ends in time.
-            if (time.monotonic() - begin) * (len(writes) + 1) / len(writes) > self._share:
-                break
-        whole = self._count * self._size
+    def point(self) -> Point:
+        whole = self.count * self.size
+        pairs = list(zip(self.writes, self.reads, strict=False))  # a write without its read still counts
         return Point(
-            streams=self._count,
-            write=statistics.median(passage.rate for passage in writes),
-            read=statistics.median(passage.rate for passage in reads),
-            rounds=len(writes),
-            size=max(passage.moved for passage in writes),
-            cut=any(w.moved < whole or r.moved < w.moved for w, r in zip(writes, reads, strict=True)),
+            self.count,
+            tuple(passage.rate for passage in self.writes),
+            tuple(passage.rate for passage in self.reads),
+            max(passage.moved for passage in self.writes),
+            any(written.moved < whole or read.moved < written.moved for written, read in pairs),
         )
 
-    def _told(self, on_progress: Callable[[Progress], None], phase: str, done: float) -> Callable[[int, float], None]:
+
+class _Measuring:
+    """The rounds of a measurement, for as long as the time lasts."""
+
+    def __init__(
+        self, streams: Streams, limits: Limits, room: int, end: float, on_progress: Callable[[Progress], None]
+    ) -> None:
+        self._streams = streams
+        self._limits = limits
+        self._room = room
+        self._end = end
+        self._on_progress = on_progress
+        self.steps = [_Step(count) for count in _stream_counts(limits.streams)]
+        #: repeats of steps that are over
+        self._over = 0
+        self.stopped = ""
+        self.unfinished = "writing the first blocks"
+        self.others = OtherUse()
+
+    def run(self) -> None:
+        """Measure until all is done, the time is up, or the file system refuses."""
+        try:
+            rate = self._streams.write(1, _WARM_UP, self._end).rate
+            for number in range(_MOST_ROUNDS):
+                for step in self._round(number):
+                    self._repeat(step, rate)
+                    rate = step.writes[-1].rate
+        except Unanswered:
+            if not self.steps[-1].writes:
+                self.stopped = "the time is used up"
+        except OSError as error:
+            if not self.steps[0].reads:
+                raise
+            if not self.steps[-1].writes:
+                self.stopped, self.unfinished = f"the file system refused: {error.strerror}", ""
+
+    def _round(self, number: int) -> Iterator[_Step]:
+        """The steps of a round, as far as the time lasts; every other begins with the most streams."""
+        self.unfinished = ""
+        tried = self.steps if not number else [step for step in self.steps if step.reads]
+        for step in tried if number % 2 == 0 else reversed(tried):
+            left = self._end - time.monotonic()
+            if not number and step.count * BLOCK > self._room:
+                self.stopped = "they would fill more than a quarter of the free space"
+                return
+            if not number and left <= 0:
+                self.stopped = "the time is used up"
+                return
+            if number and step.seconds > left:
+                continue  # it would not end in time; one with fewer streams may
+            yield step
+
+    def _repeat(self, step: _Step, rate: float) -> None:
+        """Let the streams of a step write and read once."""
+        left = self._end - time.monotonic()
+        share = left / max(1, len(self.steps) * _ROUNDS - self._over)
+        if not step.size:
+            # As much as fits into a third of its share at the pace of the step before: what lies in the page cache
+            # when the clock runs out must still be fsynced, and then be read.
+            size = int(min(self._limits.size, self._room / step.count, rate * share / 3 / step.count))
+            step.size = max(BLOCK, size // BLOCK * BLOCK)
+        begin = time.monotonic()
+        streams = "1 stream" if step.count == 1 else f"{step.count} streams"
+        self.unfinished = f"writing with {streams}"
+        self.others.begin()
+        step.writes.append(self._streams.write(step.count, step.size, begin + share, self._told(step, "write")))
+        self.others.end(step.writes[-1].cpu)
+        self.unfinished = f"reading with {streams}"
+        step.reads.append(self._streams.read(step.count, time.monotonic() + share, self._told(step, "read")))
+        step.seconds = time.monotonic() - begin
+        self._over += 1
+        self.unfinished = ""
+
+    def _told(self, step: _Step, phase: str) -> Callable[[int, float], None]:
         """What a passage calls while it runs, with the bytes moved by all streams and the seconds since its start."""
-        before = done + (0.5 / _ROUNDS if phase == "read" else 0.0)
-        whole = self._count * self._size
+        whole, all_of_them = step.count * step.size, len(self.steps) * _MOST_ROUNDS
 
         def told(moved: int, seconds: float) -> None:
-            part = min(moved / whole, 1.0) * 0.5 / _ROUNDS
-            on_progress(Progress(self._count, phase, moved / seconds if seconds > 0 else 0.0, before + part))
+            part = (min(moved / whole, 1.0) + (phase == "read")) / 2
+            gone = 1 - (self._end - time.monotonic()) / self._limits.time
+            done = min(1.0, max((self._over + part) / all_of_them, gone))
+            self._on_progress(Progress(step.count, phase, moved / seconds if seconds > 0 else 0.0, done))
 
         return told

@@ -1,7 +1,8 @@
 """The processes of a probe: started as they are needed, told to go at one moment, their answers added up.
 
 They work in a private folder inside the measured directory. Leaving the ``with`` block ends them and removes the
-folder, whatever happened; if this process is killed, they notice, and the last of them removes it.
+folder, whatever happened; if this process is killed, they notice, and the last of them removes it. Nothing in here
+touches the measured file system, which may hang: whoever waits for a stream waits until a given time at most.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import subprocess
 import sys
 import time
@@ -23,11 +23,15 @@ from msgspec import Struct
 from penstock.errors import PenstockError
 from penstock.runtime import probe_stream
 
-__all__ = ["Passage", "Streams"]
+__all__ = ["Passage", "Streams", "Unanswered"]
 
-#: seconds for which a stream that was killed may hang in the kernel before its files are removed all the same
-_PATIENCE = 10.0
+#: seconds that streams may take to remove their files: when the time is up, and otherwise
+_LITTLE_PATIENCE, _PATIENCE = 1.0, 10.0
 _SIZE_OF_READ = 1 << 16
+
+
+class Unanswered(Exception):
+    """The time is up, and streams have not answered: the storage hangs, or is very slow."""
 
 
 class Passage(Struct, frozen=True):
@@ -35,6 +39,8 @@ class Passage(Struct, frozen=True):
 
     moved: int
     seconds: float
+    #: seconds of CPU time that they used
+    cpu: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -43,24 +49,41 @@ class Passage(Struct, frozen=True):
 
 
 class Streams:
-    """A growing set of processes that write and read ``directory``."""
+    """A growing set of processes that write and read ``directory``, up to the time ``end`` at the latest."""
 
-    def __init__(self, directory: str) -> None:
-        self._folder = os.path.join(directory, f".penstock-probe-{os.getpid()}-{os.urandom(4).hex()}")
+    def __init__(self, directory: str, end: float) -> None:
+        self._directory = directory
+        self._end = end
+        name = f"{probe_stream.FOLDER}{os.getpid()}-{os.urandom(4).hex()}"
+        self._folder = os.path.join(directory, name)
         self._streams: list[_Stream] = []
+        self._patience = _PATIENCE
 
     def __enter__(self) -> Streams:
+        _wait(_start("clean", self._directory, pipe=subprocess.DEVNULL), self._end - time.monotonic())
         return self  # the folder is made inside the block, where a signal cannot slip past the end of it
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for stream in self._streams:
-            stream.process.kill()
-        patience_ends = time.monotonic() + _PATIENCE
+            stream.dismiss()
+        # Each removes its own file, and the last one the folder. One that the kernel holds cannot be ended; its file is
+        # taken from it, or it removes that itself when it is let go. What else does not end is killed.
+        self._wait_for_all()
         for stream in self._streams:
-            stream.close(max(0.0, patience_ends - time.monotonic()))
-        shutil.rmtree(self._folder, ignore_errors=True)
+            if stream.process.poll() is None and not _is_held(stream.process.pid):
+                stream.process.kill()
+        if any(stream.process.poll() is None for stream in self._streams):
+            self._patience = _LITTLE_PATIENCE
+            self._wait_for_all()
+        if self._streams:
+            _wait(_start("clean", self._directory, self._folder, pipe=subprocess.DEVNULL), self._patience)
+
+    def _wait_for_all(self) -> None:
+        patience_ends = time.monotonic() + self._patience
+        for stream in self._streams:
+            _wait(stream.process, patience_ends - time.monotonic())
 
     def write(
         self, count: int, size: int, deadline: float, told: Callable[[int, float], None] = lambda moved, seconds: None
@@ -77,31 +100,46 @@ class Streams:
 
     def _grow(self, count: int) -> None:
         first = len(self._streams)
-        if not first:
-            os.mkdir(self._folder, 0o700)
         for number in range(first, count):
             self._streams.append(_Stream(os.path.join(self._folder, f"stream-{number}")))
-        for _ in _answers(self._streams[first:]):
+        for _ in self._answers(self._streams[first:]):
             pass  # each says that it is there
 
     def _run(self, order: dict[str, Any], count: int, deadline: float, told: Callable[[int, float], None]) -> Passage:
         streams = self._streams[:count]
         for stream in streams:
             stream.tell(order)
-        for _ in _answers(streams):
+        for _ in self._answers(streams):
             pass  # all have their files open: now they can start as one
         for stream in streams:
             stream.tell({"deadline": deadline})
         start = time.monotonic()
         moved = dict.fromkeys(streams, 0)
         reports = []
-        for stream, answer in _answers(streams):
+        for stream, answer in self._answers(streams):
             moved[stream] = answer["moved"]
             if "end" in answer:
                 reports.append(answer)
             told(sum(moved.values()), time.monotonic() - start)
         seconds = max(report["end"] for report in reports) - min(report["begin"] for report in reports)
-        return Passage(sum(moved.values()), seconds)
+        return Passage(sum(moved.values()), seconds, sum(report["cpu"] for report in reports))
+
+    def _answers(self, streams: Sequence[_Stream]) -> Iterator[tuple[_Stream, dict[str, Any]]]:
+        """Answers as they come, until each stream has given the one that completes its order."""
+        with selectors.DefaultSelector() as selector:
+            for stream in streams:
+                selector.register(stream.answers, selectors.EVENT_READ, stream)
+            while selector.get_map():
+                ready = selector.select(max(0.0, self._end - time.monotonic()))
+                if not ready:
+                    self._patience = _LITTLE_PATIENCE
+                    raise Unanswered
+                for key, _ in ready:
+                    stream = key.data
+                    for answer in stream.hear():
+                        if "ready" in answer or "end" in answer:
+                            selector.unregister(stream.answers)
+                        yield stream, answer
 
 
 class _Stream:
@@ -109,13 +147,7 @@ class _Stream:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        # A process group of its own: Ctrl-C is for the probe, which then ends its streams.
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", probe_stream.__file__, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=0,
-        )
+        self.process = _start(path)
         assert self.process.stdin is not None and self.process.stdout is not None
         self._orders = self.process.stdin.fileno()
         self.answers = self.process.stdout.fileno()
@@ -138,23 +170,29 @@ class _Stream:
                 raise OSError(answer["errno"], answer["error"], self.path)
             yield answer
 
-    def close(self, patience: float) -> None:
+    def dismiss(self) -> None:
+        """Nobody listens any more: it notices, removes its file and ends."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         self.process.stdout.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(patience)
 
 
-def _answers(streams: Sequence[_Stream]) -> Iterator[tuple[_Stream, dict[str, Any]]]:
-    """Answers as they come, until each stream has given the one that completes its order."""
-    with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream.answers, selectors.EVENT_READ, stream)
-        while selector.get_map():
-            for key, _ in selector.select():
-                stream = key.data
-                for answer in stream.hear():
-                    if "ready" in answer or "end" in answer:
-                        selector.unregister(stream.answers)
-                    yield stream, answer
+def _start(*arguments: str, pipe: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """A process in a group of its own: Ctrl-C is for the probe, which then ends its streams."""
+    command = [sys.executable, "-I", "-S", probe_stream.__file__, *arguments]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for the end of a process, but not longer: it may hang with the file system."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, seconds))
+
+
+def _is_held(process: int) -> bool:
+    """Whether a process waits in the kernel for what cannot be interrupted: a disk, most likely."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[:1] == [b"D"]
+    except OSError:
+        return False

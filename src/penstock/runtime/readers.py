@@ -176,6 +176,20 @@ def read_ceiling(value: object, base: str) -> float | None:
     return None if _is_off(value) else read_rate(value, base)
 
 
+def read_tolerance(value: object, base: str) -> float:
+    """A share below one, as a number or in per cent; ``"off"`` is none."""
+    if _is_off(value):
+        return 0.0
+    text = str(value).strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if value is True or not 0 <= share < 1:
+        raise ValueError('expected a share from 0 to below 1, such as 0.02 or "2%", or "off"')
+    return share
+
+
 def read_registry(value: object, base: str) -> str:
     """A path, or ``"off"``, which stays as it is."""
     return "off" if _is_off(value) else read_path(value, base)

@@ -70,6 +70,9 @@ class Recorder:
                 rules.ageing,
                 rules.data_movement,
                 rules.ceiling,
+                rules.tuner,
+                rules.tie,
+                rules.counted_per,
             )
         )
 
@@ -229,6 +232,27 @@ class Recorder:
                     )
                 case events.ConstraintDrifted():
                     record = records.ConstraintDrifted(t, note.function, note.layer, note.ratio)
+                case events.DeliveryMeasured():
+                    record = records.DeliveryMeasured(
+                        t, note.layer, note.node, note.concurrency, note.delivered, note.error
+                    )
+                case events.LimitSettled():
+                    record = records.LimitSettled(
+                        t,
+                        note.layer,
+                        note.node,
+                        list(note.functions),
+                        note.concurrency,
+                        note.delivered,
+                        note.constraint,
+                        note.other,
+                        note.other_delivered,
+                        note.remembered,
+                    )
+                case events.DeliveryChanged():
+                    record = records.DeliveryChanged(
+                        t, note.layer, note.node, note.concurrency, note.before, note.delivered
+                    )
             self.log.append(record)
 
     def waited(self, since: float, now: float) -> None:
@@ -345,7 +369,10 @@ class Recorder:
 
 def _layers(layers: Iterable[StorageLayer]) -> list[records.Layer]:
     return [
-        records.Layer(one.name, one.mount, one.bandwidth, one.capacity, one.shared, list(one.curve), list(one.measured))
+        records.Layer(
+            *(one.name, one.mount, one.bandwidth, one.capacity, one.shared),
+            *(list(one.curve), list(one.measured), one.temporary),
+        )
         for one in layers
     ]
 

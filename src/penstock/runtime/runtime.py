@@ -25,13 +25,12 @@ from penstock.data.refresh import refresh
 from penstock.data.segments import Segments
 from penstock.data.serializer import dump
 from penstock.engine.engine import Engine
-from penstock.engine.state import StorageRules
 from penstock.errors import CallError, RuntimeStopped
 from penstock.executors.descriptor_limit import allow_many_files
 from penstock.executors.inside import folders_of_run
 from penstock.executors.node import NodeExecutor
 from penstock.executors.outside import Here
-from penstock.executors.wire import STREAM, Setup
+from penstock.executors.wire import STREAM, Setup, by_columns
 from penstock.graph.identity import Datum, Identity
 from penstock.model.data import FileRef, Piece, SegmentId, Slot, VersionId, in_segments, segments_of
 from penstock.model.events import CancelRequested, NodeJoined, Provided, Released, SegmentMade, Submitted
@@ -57,7 +56,9 @@ from penstock.runtime.futures import Future
 from penstock.runtime.given_setup import setup_of
 from penstock.runtime.giving_back import give_back
 from penstock.runtime.inside_worker import settings_inside_worker
+from penstock.runtime.layers import described_rooms
 from penstock.runtime.layers import layers as storage_layers
+from penstock.runtime.left_behind import point_out
 from penstock.runtime.lost_changes import refuse_lost_changes
 from penstock.runtime.machine import Machine, place_workers, this_machine
 from penstock.runtime.memories import Memories, Token
@@ -116,6 +117,8 @@ class Runtime:
         allow_many_files()
         ready, follows_data = ready_set(config.scheduler)
         self.layers = storage_layers(config)
+        if not folders_of_run.memory:
+            point_out(self.layers)
         self.directories = Directories(config, self.layers)
         self.run_dir = self.directories.run_dir
         with named_limits(), contextlib.ExitStack() as undo:
@@ -141,16 +144,11 @@ class Runtime:
         self.objects = PersistentData(self, store_address(config), memory_dir)
         self.tuning = Tuning(config.tuning)
         self.profiles = Profiles(config.profiles)
-        engine = Engine(ready, follows_data=follows_data, storage=self._storage_rules(), store=rules)
+        engine = Engine(ready, follows_data=follows_data, storage=self.tuning.rules(self.config), store=rules)
         self._recorder = Recorder(self.log, engine, machine.hostname, self._started)
+        executor, rooms = self._executor(machine), described_rooms(config)
         self.driver = Driver(
-            engine,
-            self._executor(machine),
-            self.segments,
-            self.layers,
-            self._recorder,
-            self.tuning.take_note,
-            config.stall,
+            engine, executor, self.segments, self.layers, rooms, self._recorder, self.tuning.take_note, config.stall
         )
         undo.callback(self.driver.stop, DrainView(self.driver.engine.state))
         undo.callback(self.objects.close)
@@ -191,16 +189,6 @@ class Runtime:
             callback(self)
         self._begin(machine)
         living.append(self)
-
-    def _storage_rules(self) -> StorageRules:
-        config = self.config
-        return StorageRules(
-            config.io_scheduler,
-            config.io_ageing,
-            config.data_movement,
-            config.tuning_ceiling,
-            self.tuning.known,
-        )
 
     def _executor(self, machine: Machine) -> NodeExecutor | InlineExecutor:
         config = self.config
@@ -354,7 +342,7 @@ class Runtime:
         """
         task, first, second = next(self._task_numbers), self.new_version(), self.new_version()
         what = f"the items of a map of {spec.name}"
-        packed = dump(items, self.segments, what)
+        packed = dump(by_columns(items), self.segments, what)
         call = TaskCall(
             task,
             spec,

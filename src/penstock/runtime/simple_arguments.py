@@ -7,6 +7,7 @@ taken whenever there is any doubt.
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.data.reach import may_hold
@@ -18,12 +19,23 @@ from penstock.runtime.futures import UNLOADED, Future
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["EMPTY", "is_immutable", "packed_simply"]
+__all__ = ["EMPTY", "is_immutable", "never_changes", "packed_simply"]
 
 #: a call without arguments
 EMPTY = Value(pickle.dumps(((), {}), 5))
 
 _IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None), range, type(...)})
+
+_PATHS = ("Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath")
+#: classes whose objects can never change either, by module: none of these is imported for the question
+_VALUES = {
+    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
+    "decimal": ("Decimal",),
+    "fractions": ("Fraction",),
+    "pathlib": _PATHS,
+    "pathlib._local": _PATHS,  # where they are from Python 3.13 on
+    "uuid": ("UUID",),
+}
 
 #: objects in containers of one call at most: what is large is pickled only once, into a stream in parts
 _FEW = 1000
@@ -32,6 +44,19 @@ _FEW = 1000
 def is_immutable(obj: Any) -> bool:
     """Whether an object can never change, and so always travels by value and is never a datum."""
     return type(obj) in _IMMUTABLE
+
+
+def never_changes(obj: Any) -> bool:
+    """The same, of more kinds of values and of tuples of them: no task can update these in place."""
+    kind = type(obj)
+    if kind in _IMMUTABLE:
+        return True
+    if kind is tuple or kind is frozenset:
+        return all(map(never_changes, obj))
+    if kind.__module__ == "numpy":
+        numpy = sys.modules["numpy"]
+        return isinstance(obj, numpy.generic) and not isinstance(obj, numpy.void)
+    return kind.__name__ in _VALUES.get(kind.__module__, ())
 
 
 def packed_simply(

@@ -119,7 +119,7 @@ class SimulatedRuntime(Runtime):
         self.tuning = Tuning(config.tuning)
         self.profiles = Profiles(config.profiles)
         ready, follows_data = ready_set(plan.scheduler or config.scheduler)
-        rules = plan.rules or self._storage_rules()
+        rules = plan.rules or self.tuning.rules(self.config)
         engine = Engine(ready, follows_data=follows_data, storage=rules, elastic=bool(plan.joins))
         options = {"decision_seconds": plan.decision_seconds, "network": plan.network}
         self.driver = SimulatedDriver(engine, options, main_time=plan.main_time)

@@ -25,7 +25,7 @@ from penstock.storage.redirect import home_of, is_below
 if TYPE_CHECKING:
     from penstock.executors.emulation import EmulatedDevice, EmulatedStream
 
-__all__ = ["Spills", "spill_folders", "store_rules"]
+__all__ = ["Spills", "is_in_memory", "spill_folders", "store_rules"]
 
 #: bytes between two looks whether the run is over: an emulated device may be slow
 _STEP = 64 << 10
@@ -42,10 +42,10 @@ def store_rules(capacity: int, layers: Sequence[StorageLayer], spill_dir: str | 
         home = home_of(os.path.realpath(spill_dir) + "/", layers)
         name = "" if home is None else home.name
         return StoreRules(capacity, (name,), name)
-    return StoreRules(capacity, (*(layer.name for layer in layers if not _is_in_memory(layer.mount)), ""))
+    return StoreRules(capacity, (*(layer.name for layer in layers if not is_in_memory(layer.mount)), ""))
 
 
-def _is_in_memory(path: str) -> bool:
+def is_in_memory(path: str) -> bool:
     """Whether a directory lies in memory, by the file system that is mounted above it."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
@@ -76,6 +76,7 @@ class Spills:
         emulated: Mapping[str, EmulatedDevice],
         recorder: Recorder,
         tell: Callable[[Spilled | Restored], None],
+        reserve: Callable[[str], None],
         *,
         inline: bool,
     ) -> None:
@@ -83,6 +84,8 @@ class Spills:
         self._emulated = emulated
         self._recorder = recorder
         self._tell = tell
+        #: says that this run uses a layer, before anything is written there
+        self._reserve = reserve
         # As many as the engine asks for at a time: whatever holds bandwidth uses it.
         self._spillers = [Mover(f"spiller-{number}", inline=inline) for number in range(AT_A_TIME)]
         self._restorers = [Mover(f"restorer-{number}", inline=inline) for number in range(AT_A_TIME)]
@@ -145,6 +148,8 @@ class Spills:
             if device is not None:
                 stream = device.stream()
                 stream.begin()
+            if command.layer:
+                self._reserve(command.layer)
             folder = self._segments.layer_dirs.get(command.layer, self._segments.spill_dir)
             move(command.segment, folder, note_progress)
         except SegmentLost as loss:

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from penstock.runtime.cache_file import CacheFile, default_path
-from penstock.tuning.registry import Learned
+from penstock.tuning.registry import Delivery, Learned
 
-__all__ = ["tuning_cache"]
+__all__ = ["Entry", "tuning_cache"]
+
+#: what devices were seen to deliver, and what functions found in epochs
+Entry = Delivery | Learned
 
 
-def tuning_cache(path: str | None = None) -> CacheFile[Learned]:
+def tuning_cache(path: str | None = None) -> CacheFile[Entry]:
     """The file at this path, or the user's."""
-    return CacheFile(path or default_path("tuning.json"), Learned, "what was learned about storage")
+    return CacheFile(path or default_path("tuning.json"), Entry, "what was learned about storage")  # type: ignore[arg-type]

@@ -142,6 +142,10 @@ class IOReadySet:
         """All ready tasks, in no particular order."""
         return (task for group in self._groups.values() for task in group.tasks.values())
 
+    def kinds(self) -> Iterator[tuple[IOTask, int]]:
+        """A ready task of each kind, and how many of the kind there are."""
+        return ((group.head(), len(group.tasks)) for group in self._groups.values())
+
     def node_changed(self, node: IONodeView) -> None:
         """A node joined, or its executors, its memory or what is free on its own devices changed."""
         self._board.changed(node)

@@ -133,6 +133,8 @@ class Courses:
         self._fetched = fetched
         #: passes news of a lane on
         self._tell = tell
+        #: bytes that attempts have transferred, by node and layer; those under way not counted
+        self.transferred: dict[tuple[str, str], float] = {}
 
     def course(self, attempt: Attempt, work: Work) -> Course:
         """All steps of an attempt. Objects come at the same time, files one after the other."""
@@ -245,7 +247,19 @@ class Courses:
 
     def _pass(self, attempt: Attempt, devices: tuple[TransferDevice, ...], size: float, latency: float = 0.0) -> None:
         attempt.pending = 1
-        attempt.transfer = self._transfers.start(devices, size, attempt.arrived, latency)
+        arrived = attempt.arrived
+        if attempt.launch.layer and self._layer_of(attempt) in devices:
+            arrived = partial(self._count, attempt, size)
+        attempt.transfer = self._transfers.start(devices, size, arrived, latency)
+
+    def _layer_of(self, attempt: Attempt) -> TransferDevice:
+        return self._files.device(attempt.launch.node, attempt.launch.layer)
+
+    def _count(self, attempt: Attempt, size: float) -> None:
+        """An attempt has transferred bytes on its layer, and goes on."""
+        key = attempt.launch.node, attempt.launch.layer
+        self.transferred[key] = self.transferred.get(key, 0.0) + size
+        attempt.arrived()
 
     def _target(self, launch: Launch, file: str) -> TransferDevice | None:
         """Where an attempt writes: on its layer, if it has one; what is not redirected has its home there."""
@@ -286,6 +300,8 @@ class Courses:
         attempt.alive = False
         attempt.course = None
         if attempt.transfer is not None:
+            if attempt.launch.layer and attempt.transfer.pending:
+                self._count(attempt, self._layer_of(attempt).transferred(self._clock.now, attempt.transfer))
             self._transfers.cancel(attempt.transfer)
         for device, size in attempt.room:
             self._files.give_room(device, size)

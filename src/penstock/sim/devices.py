@@ -44,6 +44,9 @@ class Device(Generic[S]):
         #: serial number and bytes of each active stream
         self._active: dict[S, tuple[float, int, float]] = {}
         self._shares: dict[int, float] = {}
+        #: part of its bandwidth that it has, and streams of others, who are not part of the simulation
+        self._speed = 1.0
+        self._strangers = 0
 
     def __len__(self) -> int:
         return len(self._active)
@@ -53,8 +56,19 @@ class Device(Generic[S]):
 
     def rate(self, streams: int) -> float:
         """Bytes per second that this many streams get together."""
-        rate = interpolate(self._curve, streams) if self._curve else self._bandwidth
-        return min(rate, streams * self._per_stream) if self._per_stream else rate
+        everybody = streams + self._strangers
+        rate = interpolate(self._curve, everybody) if self._curve else self._bandwidth
+        if self._per_stream:
+            rate = min(rate, everybody * self._per_stream)
+        return rate * self._speed * streams / everybody
+
+    def vary(self, now: float, speed: float, strangers: int) -> None:
+        """From now on it is so many times as fast as described, and others have so many streams there."""
+        self._advance(now)
+        self._speed = speed
+        self._strangers = strangers
+        self._shares.clear()
+        self.revision += 1
 
     def start(self, now: float, stream: S, size: float) -> None:
         """A stream of ``size`` bytes begins."""
@@ -74,6 +88,14 @@ class Device(Generic[S]):
         self.served += size - max(0.0, end - self._service)
         self._drop_cancelled()
         self.revision += 1
+
+    def transferred(self, now: float, stream: S) -> float:
+        """Bytes of an active stream so far; 0 if it is not, or not yet."""
+        if stream not in self._active:
+            return 0.0
+        self._advance(now)
+        end, _, size = self._active[stream]
+        return size - max(0.0, end - self._service)
 
     def next_completion(self) -> float | None:
         """When the next stream ends, if none begins or breaks off before; None if there is none."""

@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 
 from penstock.model import events
-from penstock.model.commands import Command, Discard, Free, Kill, Launch, Move, Publish, Recall, Warm
+from penstock.model.commands import Command, Discard, Free, Kill, Launch, Move, Publish, Recall, Sample, Warm
 from penstock.model.resources import Node
 from penstock.model.tasks import Failure, FailureKind
 from penstock.sim.attempts import Attempt, Courses, Lane
@@ -108,6 +108,9 @@ class Executor:
             case Warm(node, executors):
                 if node in self._lanes:
                     self._warm(node, executors)
+            case Sample(node, layer):
+                if node in self._lanes:
+                    self._sample(node, layer)
             case Publish():
                 self._publish(command)
             case Move():
@@ -184,6 +187,14 @@ class Executor:
             self._clock.at(ready, partial(self._post, events.Warmed(node)))
         else:
             self._post(events.Warmed(node))
+
+    def _sample(self, node: str, layer: str) -> None:
+        """Tell how many bytes attempts have transferred on a layer."""
+        device = self.files.device(node, layer)
+        now = self._clock.now
+        running = (lane.attempts[0].transfer for lane in self._lanes[node] if lane.io and lane.attempts)
+        under_way = sum(device.transferred(now, one) for one in running if one is not None and device in one.devices)
+        self._post(events.Sampled(node, layer, self._courses.transferred.get((node, layer), 0.0) + under_way))
 
     def _begin(self, attempt: Attempt) -> None:
         launch = attempt.launch

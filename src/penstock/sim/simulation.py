@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from math import isfinite
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.engine.engine import Engine
@@ -33,7 +35,7 @@ from penstock.sim.work import NO_COSTS, Costs
 from penstock.sim.workloads import Job, Workload
 from penstock.sim.world import DecisionSeconds, World
 
-__all__ = ["DeviceUse", "Outcome", "Simulation", "make_engine", "outcome_of"]
+__all__ = ["Condition", "DeviceUse", "Outcome", "Simulation", "make_engine", "outcome_of"]
 
 
 @contextmanager
@@ -60,6 +62,22 @@ def make_engine(scheduler: str | ReadySet, rules: StorageRules | None = None, *,
     return Engine(ready_queues.ready_set(policy), follows_data=follows_data, storage=rules, elastic=elastic)
 
 
+class Condition(Struct, frozen=True):
+    """How a device is from some time on."""
+
+    time: float
+    #: by the name that outcomes show
+    device: str
+    #: times as fast as described
+    speed: float = 1.0
+    #: streams of others, who are not part of the simulation
+    strangers: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.time >= 0 and self.speed > 0 and isfinite(self.speed) and self.strangers >= 0):
+            raise ConfigError(f"{self}: a time from zero on, a speed above zero, and no fewer than no strangers")
+
+
 class Simulation:
     """To be run once."""
 
@@ -81,18 +99,21 @@ class Simulation:
         observer: Observer | None = None,
         lost: Iterable[tuple[float, str]] = (),
         joins: Iterable[tuple[float, Node]] = (),
+        conditions: Iterable[Condition] = (),
         record: bool = False,
         watch: Callable[[float, events.Event], None] | None = None,
     ) -> None:
         """``stream_bandwidth``: bytes per second that one stream gets of a layer at most, by its name. ``room``: bytes
         that a layer really holds, where that is less than what is described. ``device`` makes a storage device.
-        ``lost`` and ``joins``: when nodes go and come. ``watch`` is called after each event that the engine was told.
+        ``lost`` and ``joins``: when nodes go and come. ``conditions``: when devices become slower or faster, and others
+        use them. ``watch`` is called after each event that the engine was told.
         """
         self._nodes = list(nodes)
         self._joins = list(joins)
         self.engine = make_engine(scheduler, rules, elastic=bool(self._joins))
         self.observer = observer
         self._lost = list(lost)
+        self._conditions = list(conditions)
         self._workload = workload
         self.world = World(
             self.engine,
@@ -179,6 +200,11 @@ class Simulation:
             world.at(time, partial(world.lose, name))
         for time, node in self._joins:
             world.at(time, partial(world.post, events.NodeJoined(node)))
+        for one in self._conditions:
+            if one.device not in self.executor.files.devices:
+                there = ", ".join(self.executor.files.devices) or "none"
+                raise ConfigError(f"conditions: there is no device {one.device!r}; there are: {there}")
+            world.at(one.time, partial(world.vary, one.device, one.speed, one.strangers))
         self._refuse_the_impossible()
 
     def _refuse_the_impossible(self) -> None:

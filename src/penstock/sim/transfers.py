@@ -72,6 +72,11 @@ class Transfers:
                     device.cancel(self._clock.now, transfer)
                     self._changed[device] = None
 
+    def vary(self, device: TransferDevice, speed: float, strangers: int) -> None:
+        """A device becomes slower or faster, or others begin or cease to use it."""
+        device.vary(self._clock.now, speed, strangers)
+        self._changed[device] = None
+
     def plan(self) -> None:
         """Note when the next stream of each device ends; to be called before time goes on."""
         if not self._changed:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.errors import ConfigError
 from penstock.model.commands import Launch
@@ -225,6 +226,8 @@ class Workload:
         slots += files
         waits += [slot for slot in files if isinstance(slot, int)]
         written = (*writes, *updates)
+        if temp and written and requirements.layered:
+            requirements = replace(requirements, temporary=True)
         returns = len(ready) or 1
         made = tuple(range(self._versions + 1, self._versions + 1 + returns + len(written) + len(gives)))
         self._versions = made[-1]

@@ -139,6 +139,10 @@ class World:
         if self.executor.has(name):
             self.executor.lose(name)
 
+    def vary(self, device: str, speed: float, strangers: int) -> None:
+        """A device, by the name that outcomes show, becomes slower or faster, or others use it."""
+        self.executor.transfers.vary(self.executor.files.devices[device], speed, strangers)
+
     def post(self, event: events.Event) -> None:
         """Something happened; the master takes it up when time is let pass, after what happened before."""
         self._inbox.append(event)
@@ -243,7 +247,7 @@ class World:
     def _next_look(self, before: float | None) -> float | None:
         """When the engine is to look at the time, if that may be before the next thing happens."""
         state = self.engine.state
-        lively = state.deadlines or state.pauses or len(state.io_ready) or state.courses
+        lively = state.deadlines or state.pauses or len(state.io_ready) or state.courses or state.steered
         if self._tick_waits or not (lively or state.backlogged):
             return None
         # Lanes alone are looked at some time after their head began, so what begins now brings no look forward.

@@ -13,7 +13,10 @@ __all__ = ["HOME", "Roomy", "target"]
 
 
 class Roomy(Protocol):
-    """A layer and the bytes that it has left."""
+    """A layer, the bytes that it has left, and whether it is for temporary files only."""
+
+    @property
+    def temporary(self) -> bool: ...
 
     @property
     def free_capacity(self) -> float: ...
@@ -41,6 +44,7 @@ def target(size: int, layers: Sequence[L], current: int, home: int | None, *, te
         return HOME  # outside all layers: nothing is known of its room, and nothing lies deeper
     lowest = len(layers) - 1 if temp or home is None else home
     for index in range(lowest, current, -1):
-        if layers[index].free_capacity >= size:
-            return layers[index]
+        layer = layers[index]
+        if layer.free_capacity >= size and (temp or index == home or not layer.temporary):
+            return layer
     return None

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
 import os
 import stat
 import threading
@@ -60,7 +59,6 @@ class Drain:
         self._carried: list[Future[None]] = []
         self._stamps: dict[str, _Stamp] = {}
         self._lock = threading.Lock()
-        self._mark, self._copies = os.urandom(6).hex(), itertools.count()
         #: what could not be delivered, and why
         self.failures: dict[str, str] = {}
 
@@ -123,7 +121,8 @@ class Drain:
             return None  # it is delivered under its own name, and the link as a link
         source, target = os.path.join(self._source, name), os.path.join(self._target, name)
         folder = os.path.dirname(target)
-        beside = os.path.join(self._staging or folder, f".penstock-{self._mark}-{next(self._copies)}")
+        # As the mover's: `penstock recover` knows by the number that nobody will finish it.
+        beside = os.path.join(self._staging or folder, f".penstock-{os.urandom(4).hex()}-{os.getpid()}")
         try:
             about = _look(source)
             if about is None or (stamp := _stamp(about)) == self._stamps.get(name):

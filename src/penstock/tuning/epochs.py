@@ -189,17 +189,14 @@ class Learner:
         return grown if grown > self._constraint else None  # a delta as small as the slack gets nowhere
 
     def _gained(self, before: Measure, epoch: Measure) -> bool:
-        """Whether an unbounded search goes on: the time must fall at least as the concurrency does.
+        """Whether an unbounded search goes on: with twice the constraint, the time must fall at least to half.
 
-        With twice the constraint half as many tasks run, so half the time is asked for; also where rounding makes
-        them a little fewer than half. Where they are more than half, because the executors and not the device bounded
-        the epoch before, half the time would be more than a perfect device gives, and their true proportion is asked
-        for. The same holds for partial epochs, whose concurrency has nothing to do with the constraint: only
-        proportion to what really ran tells congestion from there having been fewer tasks.
+        Half is asked for whatever the numbers of tasks, as published. Partial epochs are ours, and their concurrency
+        has nothing to do with the constraint: only proportion to what really ran tells congestion from there having
+        been fewer tasks.
         """
-        fall = epoch.concurrency / before.concurrency
-        if not (before.partial or epoch.partial):
-            fall = max(1 / _GROWTH, fall)
+        partial = before.partial or epoch.partial
+        fall = epoch.concurrency / before.concurrency if partial else 1 / _GROWTH
         return epoch.seconds <= before.seconds * fall * (1 + self._tolerance) * _SLACK
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from penstock.model.resources import Auto
 from penstock.tuning.drift import Drift
 from penstock.tuning.epochs import Learner, epoch_size, highest_constraint
-from penstock.tuning.objective import Choice, choose
+from penstock.tuning.objective import TIE, Choice, choose
 from penstock.tuning.registry import Learned, Measure
 
 __all__ = ["Drifted", "EpochClosed", "Note", "Outgrown", "Tuner"]
@@ -58,7 +58,9 @@ class Tuner:
         *,
         known: Learned | None = None,
         ceiling: float | None = None,
+        tie: float = TIE,
     ) -> None:
+        self._tie = tie
         self.function = function
         self.layer = layer
         self._auto = auto
@@ -98,7 +100,9 @@ class Tuner:
             if len(self._answers) >= _REMEMBERED:
                 self._answers.clear()
             most = highest_constraint(self._auto, self._bandwidth, self._ceiling)
-            choice = choose(self._measures, max(1, ready), max(1, nodes), self._bandwidth, self._executors, most=most)
+            choice = choose(
+                self._measures, max(1, ready), max(1, nodes), self._bandwidth, self._executors, most=most, tie=self._tie
+            )
             self._answers[key] = choice
         self.choice = choice
         return choice.constraint

@@ -70,7 +70,13 @@ def workload_of(path: str, *, constraints: Mapping[str, str | float] | None = No
     transfers = Transfers(run)
     costs, io_costs = costs_of(run)
     rules = StorageRules(
-        started.io_scheduler or "fcfs", started.io_ageing, started.data_movement, started.tuning_ceiling
+        started.io_scheduler or "fcfs",
+        started.io_ageing,
+        started.data_movement,
+        started.tuning_ceiling,
+        tuner=started.tuner,
+        tie=started.tuning_tolerance,
+        counted_per=started.tuning_counts,
     )
     workload = _Rebuilding(run, transfers).workload
     left_out = len(run.calls) - len(workload.jobs)

@@ -229,6 +229,8 @@ class RecordedRun:
                 self._numbers[record.name] = record.function
             case records.ConstraintChosen(remembered=True):
                 self.remembered[record.name] = record.constraint
+            case records.LimitSettled(remembered=True):
+                self.remembered |= dict.fromkeys(record.functions, record.constraint)
             case records.Dropped():
                 self.dropped += record.records
 
@@ -278,6 +280,7 @@ def _node(record: records.RunStarted | records.NodeJoined) -> Node:
             shared=one.shared,
             curve=tuple(one.curve),
             measured=tuple(one.measured),
+            temporary=one.temporary,
         )
         for one in record.storage
     )

@@ -1,0 +1,1 @@
+"""How far a learned ``storage_bw`` is from the best static one: scenarios, simulated and with real processes."""

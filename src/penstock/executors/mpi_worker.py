@@ -44,10 +44,11 @@ from penstock.executors.mpi_wire import (
     Welcome,
     frames_to_rank,
 )
+from penstock.executors.outbox import Outbox
 from penstock.executors.outside import Before, Stance
 from penstock.executors.preparing import prepare
 from penstock.executors.task_streams import end_lines, open_streams
-from penstock.executors.wire import Define, Done, Run, frame
+from penstock.executors.wire import Define, Done, Run
 from penstock.executors.worker import attach, emulate, near_device
 from penstock.persistent.where import connect, work_for
 
@@ -161,7 +162,7 @@ class _Channel:
             high = min(_HIGH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
             self._socket = socket.socket(fileno=fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, high))
         self._frames = frames_to_rank()
-        self._lock = threading.Lock()
+        self._outbox = Outbox(self._socket)
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def welcome(self) -> Welcome:
@@ -199,8 +200,7 @@ class _Channel:
             self.send(Leaving(words, stack_of(sys._getframe(2))))
 
     def send(self, message: FromRank) -> None:
-        with self._lock:
-            self._socket.sendall(frame(message))
+        self._outbox.say(message)
 
     def _listen(self) -> None:
         try:

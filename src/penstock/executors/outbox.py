@@ -1,8 +1,11 @@
-"""What a worker says to its node executor, in order: how attempts ended, and outputs handed over before the end.
+"""What a worker says to its node executor, or a rank to its runner, in order and each message as a whole.
 
 An output that comes after a pause leaves at once. In a flood of them a system call each would be most of their cost:
 they are written together, at the latest a millisecond after the first, by a thread that starts with the first flood.
 The body may then compute for as long as it likes; only code that never lets other threads run keeps them here.
+
+A finaliser or a signal's handler may log in the middle of any line of this, in the very thread that is at it. What it
+says goes out behind what is being written.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ import socket
 import threading
 import time
 
-from penstock.executors.wire import Clearing, Delivering, Done, Early, Error, Logged, Ready, frame
+from msgspec import Struct
+
+from penstock.executors.wire import Early, Logged, frame
 
 __all__ = ["Outbox"]
 
@@ -22,25 +27,23 @@ _ENOUGH = 1 << 16
 
 
 class Outbox:
-    """The worker's end of its stream of messages."""
+    """This process's end of its stream of messages."""
 
     def __init__(self, messages: socket.socket) -> None:
         self._messages = messages
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting: list[bytes] = []
+        self._writing = False
         self._bytes = 0
         #: when something was last written
         self._written = 0.0
         self._flood: threading.Event | None = None
 
-    def say(self, message: Ready | Done | Error | Delivering | Clearing) -> None:
+    def say(self, message: Struct) -> None:
         """Send a message now, after all that waits."""
-        if not self._written:
-            with self._lock:  # a thread of the task may log
-                self._messages.sendall(frame(message))  # nothing was ever handed over early
-            return
-        with self._lock:
-            self._waiting.append(frame(message))
+        data = frame(message)
+        with self._lock:  # a thread of the task may log
+            self._waiting.append(data)
             self._write()
 
     def hand_over(self, message: Early | Logged) -> None:
@@ -60,11 +63,17 @@ class Outbox:
             self._write()
 
     def _write(self) -> None:
-        if self._waiting:
-            data = b"".join(self._waiting)
-            self._waiting.clear()
-            self._bytes = 0
-            self._messages.sendall(data)
+        if self._writing:
+            return
+        self._writing = True
+        try:
+            while self._waiting:
+                rest: list[bytes] = []
+                data, self._waiting = self._waiting, rest
+                self._bytes = 0
+                self._messages.sendall(data[0] if len(data) == 1 else b"".join(data))
+        finally:
+            self._writing = False
         self._written = time.monotonic()
 
     def _write_soon(self) -> None:

@@ -41,7 +41,8 @@ class FileClaims:
         #: all of those of this program: several runs of one process may write the same files
         self._mine = f"penstock-{os.getuid()}-{os.getpid()}-"
         self._descriptor = -1
-        self._lock = threading.Lock()
+        #: a finaliser that calls a task may come by while this very thread has it: that must not wait for itself
+        self._lock = threading.RLock()
         self._claimed: set[bytes] = set()
         #: by folder: the marks of all around it, as something below which is written, and as wholes
         self._around: dict[str, tuple[list[bytes], list[bytes]]] = {}
@@ -92,7 +93,7 @@ class FileClaims:
     def _writer_of(self, marks: set[bytes]) -> str:
         for name, other in self._others_now():
             if not other.lives():
-                del self._others[name]
+                self._others.pop(name, None)
             elif not marks.isdisjoint(other.marks):
                 return f"process {name.split('-')[2]}"
         return ""

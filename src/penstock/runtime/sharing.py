@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from penstock.alert_waits import LOOK, until_ended, until_set
 from penstock.engine.sharing import Usage
 from penstock.executors.layer_table import LEASE, LayerTable, Line
@@ -220,15 +222,14 @@ class LayerShare:
         with table.held() as held:
             others = held.others(self._run_name)
             line = held.mine(self._run_name) or table.line(self._run_name)
-            before = (line.until, line.may_hold, line.may_fill, line.holds, line.wants, line.fills, line.room_wanted)
+            before = replace(line)
             line.bandwidth, line.capacity = self._layer.bandwidth, self._room
             living = [other for other in others if not other.over]
             self._others = sum(other.wants > 0 or other.may_hold > 0 for other in living)
             total = min([line.bandwidth, *(other.bandwidth for other in living if other.bandwidth > 0)])
             bandwidth = self._share_bandwidth(line, others, usage, total, now)
             room = self._share_room(line, others, usage, now)
-            after = (line.until, line.may_hold, line.may_fill, line.holds, line.wants, line.fills, line.room_wanted)
-            if after != before or line.until - now < LEASE * 0.6:
+            if line != before or line.until - now < LEASE * 0.6:
                 line.until = now + LEASE
                 held.write(line)
             self._line = line

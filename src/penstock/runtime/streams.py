@@ -39,7 +39,7 @@ class Stream(PromisedSequence, Iterator[Future[T]], Generic[T]):
     def __init__(self, source: StreamSource) -> None:
         self._source = source
         self._taken = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finaliser may use the stream while this very thread has it
         self._known: weakref.WeakValueDictionary[int, Future[T]] = weakref.WeakValueDictionary()
 
     def __iter__(self) -> Stream[T]:

@@ -22,7 +22,8 @@ Spans = list[tuple[float, float]]
 SCRIPT = """
 import json, multiprocessing, os, signal, sys, threading, time
 from pathlib import Path
-from penstock.executors.emulation import from_layers, install
+from penstock.executors.emulation import from_layers
+from penstock.executors.paced_files import install
 from penstock.model.resources import StorageLayer
 
 mount, state, count, curve = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])

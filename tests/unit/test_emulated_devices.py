@@ -27,7 +27,8 @@ from tests.patience import eventually
 
 from penstock.errors import ConfigError
 from penstock.executors import emulated_device
-from penstock.executors.emulation import EmulatedDevice, from_layers, install, uninstall
+from penstock.executors.emulation import EmulatedDevice, from_layers
+from penstock.executors.paced_files import install, uninstall
 from penstock.model.resources import StorageLayer
 
 MB = 1_000_000

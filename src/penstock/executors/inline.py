@@ -203,7 +203,8 @@ class InlineExecutor:
         if not any(layer.curve for layer in self._layers.values()):
             yield
             return
-        from penstock.executors.emulation import from_layers, install, uninstall
+        from penstock.executors.emulation import from_layers
+        from penstock.executors.paced_files import install, uninstall
 
         if self._devices is None:
             hold(self._segments.memory_dir)

@@ -150,7 +150,8 @@ def near_device(cpus: tuple[int, ...]) -> Iterator[None]:
 
 def emulate(setup: Setup) -> None:
     """Slow files on emulated devices down as their curves say."""
-    from penstock.executors.emulation import from_layers, install
+    from penstock.executors.emulation import from_layers
+    from penstock.executors.paced_files import install
 
     install(from_layers(setup.layers, setup.memory_dir))
 

@@ -454,11 +454,11 @@ def test_config_shows_described_layers_fastest_first(shell: Shell) -> None:
     shell.file(
         "penstock.toml",
         '[[resources.storage]]\nname = "slow"\nmount = "a"\nbandwidth = 150\ncapacity = "1MB"\nshared = true\n'
-        '[[resources.storage]]\nname = "fast"\nmount = "b"\nbandwidth = "1.5GB/s"\ncapacity = "2MB"\n',
+        '[[resources.storage]]\nname = "fast"\nmount = "b"\nbandwidth = "1.5GB/s"\ncapacity = "2MB"\nenforced = true\n',
     )
     rows = table_rows(shell.run("config").stdout)
     assert rows[-2:] == [
-        ["fast", str(shell.folder / "b"), "1.5 GB/s", "2 MB", "no", "described"],
+        ["fast", str(shell.folder / "b"), "1.5 GB/s", "2 MB", "no", "described, enforced"],
         ["slow", str(shell.folder / "a"), "150 MB/s", "1 MB", "yes", "described"],
     ]
     assert ["storage", "slow, fast", str(shell.folder / "penstock.toml")] in rows

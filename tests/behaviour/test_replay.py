@@ -191,6 +191,19 @@ def test_a_device_without_a_curve_is_as_fast_as_the_run_has_seen_it(log: Log) ->
     assert recorded.simulation().run().makespan == pytest.approx(2.0, rel=0.01)
 
 
+@pytest.mark.parametrize("enforced", [False, True])
+def test_a_task_that_was_held_back_did_not_compute_meanwhile(log: Log, enforced: bool) -> None:
+    disk = records.Layer("disk", "/disk", 100.0 * MB, curve=[(1, 100.0 * MB), (2, 100.0 * MB)], enforced=enforced)
+    log.add(records.NodeJoined(0.0, "here", 2, 10**9, 8, [disk]))
+    log.add(records.Declared(0.0, 1, "f", io=True, bandwidth=10.0 * MB))
+    log.add(records.Submitted(0.0, 1, "f", 1, [], [1], io=True, function=1, paths=["/disk/1"]))
+    log.add(records.Launched(0.0, 1, 1, "here", 0, layer="disk", bandwidth=10.0 * MB))
+    log.add(records.Finished(11.0, 1, 1, "here", 0, 11.0, 100 * MB, sizes=[100 * MB]))
+    recorded = log.read()
+    assert recorded.simulation().run().makespan == pytest.approx(11.0, rel=0.01)
+    assert recorded.workload.jobs[0].seconds == pytest.approx(1.0 if enforced else 10.0, rel=0.01)
+
+
 def test_consumers_start_at_the_recorded_outputs(log: Log) -> None:
     """One unit makes two outputs, the second of which only the run has shown; the other unit uses them."""
     log.add(records.Submitted(0.0, 1, "produce", 1, [], [1]))

@@ -150,6 +150,15 @@ def test_congestion_makes_an_unconstrained_run_slower_than_a_constrained_one() -
     assert times == [800 / 40, 800 / 100]
 
 
+def test_an_enforced_layer_is_written_no_faster_than_what_tasks_hold() -> None:
+    for enforced, makespan in ((False, 4.0), (True, 20.0)):
+        layer = StorageLayer("ssd", "/ssd", 100.0 * MB, enforced=enforced)
+        workload = Workload()
+        for index in range(4):
+            workload.io_task("write", writes=[(f"/ssd/{index}", 100 * MB)], constraint=10)
+        assert simulate(workload, node(1, layer, executors=2)).makespan == pytest.approx(makespan)
+
+
 def test_a_reader_uses_the_device_that_its_file_is_on() -> None:
     workload = Workload()
     workload.io_task("write", writes=[("/home/x", 100 * MB)], constraint=10)

@@ -38,6 +38,8 @@ PLAIN_OPEN = open
 class CountingDevice:
     """Stands in for a device: adds up what its streams transfer, and takes no time."""
 
+    part = None
+
     def __init__(self, mount: Path) -> None:
         self.mount = os.path.realpath(mount)
         self.charged = 0
@@ -50,7 +52,7 @@ class CountingDevice:
     def begin(self) -> None:
         pass
 
-    def transfer(self, nbytes: int) -> None:
+    def transfer(self, nbytes: int, *, reads: bool = False) -> None:
         self.charged += nbytes
 
     def close(self) -> None:

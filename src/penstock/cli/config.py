@@ -68,6 +68,7 @@ def _layers(known: Iterable[FoundLayer]) -> Table:
         capacity = "no limit" if layer.capacity is None else format_size(layer.capacity)
         origin = f"[dim]found: {one.kind}, guessed[/]" if one.guessed else "[green]described[/]"
         origin += ", temporary files only" if layer.temporary else ""
+        origin += ", enforced" if layer.enforced else ""
         cells = (layer.name, layer.mount, format_rate(layer.bandwidth), capacity, "yes" if layer.shared else "no")
         table.add_row(*map(escape, cells), origin)
     return table

@@ -47,6 +47,9 @@ _COLUMN_BYTES: Final = 8 * _SLOTS
 class EmulatedDevice:
     """A directory whose files are as slow as ``curve`` says, for all processes that share ``state_path``."""
 
+    #: a write of any size is one transfer
+    part: int | None = None
+
     def __init__(self, mount: str, curve: Curve, state_path: str) -> None:
         check_curve(curve)
         self.mount = os.path.realpath(mount)
@@ -134,8 +137,8 @@ class EmulatedStream:
         else:
             self._enter()
 
-    def transfer(self, nbytes: int) -> None:
-        """Return when the device has served ``nbytes`` more, give or take a few milliseconds' worth."""
+    def transfer(self, nbytes: int, *, reads: bool = False) -> None:
+        """Return when the device has served ``nbytes`` more, give or take a few milliseconds' worth; reads alike."""
         self._owed += nbytes
         if self._owed < self._worth_sleeping and self._recently_seen():
             self._quiet()

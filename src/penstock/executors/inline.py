@@ -32,6 +32,7 @@ from penstock.units import format_duration
 
 if TYPE_CHECKING:
     from penstock.executors.emulation import EmulatedDevice
+    from penstock.executors.enforcement import Enforcement
 
 __all__ = ["InlineExecutor"]
 
@@ -98,6 +99,7 @@ class InlineExecutor:
         #: why no task can run
         self._unprepared = None if setup is None else prepare_inline(setup)
         self._devices: list[EmulatedDevice] | None = None
+        self._enforcement: Enforcement | None = None
         self.functions: dict[int, Define] = {}
         self._defined: dict[int, Function] = {}
         self._launched: deque[Launch] = deque()
@@ -158,16 +160,20 @@ class InlineExecutor:
         if self._unprepared is not None:
             return [Failed(command.task, command.attempt, self._unprepared, 0.0)]
         home = self._here.now()
-        with self._stance.visit(command.call.outside or home, home), self._emulation(), self._seeing(command.gpus):
+        with self._stance.visit(command.call.outside or home, home), self._paced_files(), self._seeing(command.gpus):
             function = self._function(command.call.spec.function, let_through)
             early = _Kept()
             run = run_of(command)
             outside, settings.attempt = settings.attempt, (self._segments.memory_dir, run.task)
             self._running = command.call.shown, threading.current_thread()
+            if self._enforcement is not None:
+                self._enforcement.begin(run)
             message = carry_out(
                 run, function, self._segments, self._layers, strict=self._strict, channel=early, stance=self._stance
             )
             settings.attempt = outside
+            if self._enforcement is not None:
+                self._enforcement.end(message)
             self._running = None
             forget_threads()
         if isinstance(message, Error) and message.failure.message.startswith("KeyboardInterrupt"):
@@ -198,18 +204,21 @@ class InlineExecutor:
                 os.environ[VISIBLE] = before
 
     @contextlib.contextmanager
-    def _emulation(self) -> Iterator[None]:
-        """Slow files on emulated devices down while a task runs."""
-        if not any(layer.curve for layer in self._layers.values()):
+    def _paced_files(self) -> Iterator[None]:
+        """Have files on emulated devices and enforced layers take their time while a task runs."""
+        layers = list(self._layers.values())
+        if not any(layer.curve or layer.enforced for layer in layers):
             yield
             return
         from penstock.executors.emulation import from_layers
+        from penstock.executors.enforcement import Enforcement
         from penstock.executors.paced_files import install, uninstall
 
-        if self._devices is None:
+        if self._enforcement is None or self._devices is None:
             hold(self._segments.memory_dir)
-            self._devices = from_layers(list(self._layers.values()), self._segments.memory_dir)
-        install(self._devices)
+            self._devices = from_layers(layers, self._segments.memory_dir)
+            self._enforcement = Enforcement(layers)
+        install(self._enforcement.over(self._devices))
         try:
             yield
         finally:

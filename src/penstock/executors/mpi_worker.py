@@ -49,7 +49,7 @@ from penstock.executors.outside import Before, Stance
 from penstock.executors.preparing import prepare
 from penstock.executors.task_streams import end_lines, open_streams
 from penstock.executors.wire import Define, Done, Run
-from penstock.executors.worker import attach, emulate, near_device
+from penstock.executors.worker import attach, near_device, pace_files
 from penstock.persistent.where import connect, work_for
 
 __all__ = ["main"]
@@ -95,8 +95,7 @@ class _Rank:
         connect(setup.store)
         work_for(setup.memory_dir)
         self._layers = {layer.name: layer for layer in setup.layers}
-        if any(layer.curve for layer in setup.layers):
-            emulate(setup)
+        self._enforcement = pace_files(setup.layers, setup.memory_dir)
         current_process().authkey = setup.authkey
         before = Before.now()
         self._unprepared = prepare(setup.prepare)
@@ -144,8 +143,13 @@ class _Rank:
         return function
 
     def _outcome(self, run: Run, function: Function) -> FromRank:
+        enforcement = self._enforcement
+        if enforcement is not None:
+            enforcement.begin(run, self._world.size)
         outcome = carry_out(run, function, self._segments, self._layers, strict=self._strict)
         end_lines()
+        if enforcement is not None:
+            enforcement.end(outcome)
         if not isinstance(outcome, Done):
             return RankError(outcome.failure, outcome.seconds)
         return RankDone(outcome.outputs, outcome.seconds, self._world.end())

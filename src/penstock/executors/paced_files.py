@@ -35,7 +35,7 @@ class Stream(Protocol):
     def begin(self) -> None:
         """A transfer begins whose number of bytes will be known only at the `transfer` to come."""
 
-    def transfer(self, nbytes: int) -> None:
+    def transfer(self, nbytes: int, *, reads: bool = False) -> None:
         """Return when these bytes have taken their time."""
 
     def close(self) -> None:
@@ -48,6 +48,10 @@ class Device(Protocol):
     @property
     def mount(self) -> str:
         """Its real path."""
+
+    @property
+    def part(self) -> int | None:
+        """Bytes that are written at once at most; None for as many as there are."""
 
     def stream(self) -> Stream:
         """A new flow of bytes."""
@@ -221,6 +225,7 @@ class _PacedFile(io.FileIO):
         opener: Callable[[str, int], int] | None,
     ) -> None:
         super().__init__(file, mode, closefd, opener)
+        self._device = device
         status = os.fstat(self.fileno())
         if stat.S_ISREG(status.st_mode):
             self._offset = self._current_offset()
@@ -231,19 +236,37 @@ class _PacedFile(io.FileIO):
             _duplicated.discard(self.fileno())
 
     def write(self, data: ReadableBuffer, /) -> int:
+        part = self._device.part
+        if part is not None and (view := memoryview(data)).nbytes > part and view.c_contiguous:
+            return self._write_parts(view.cast("B"), part)
         count: int = self._paced(super().write, data)
         return count
 
+    def _write_parts(self, data: memoryview, part: int) -> int:
+        """Write a large buffer by and by; an error after the first part is that of the next write, as the kernel's."""
+        written = 0
+        while written < len(data):
+            try:
+                count: int = self._paced(super().write, data[written : written + part])
+            except OSError:
+                if not written:
+                    raise
+                break
+            if not count:
+                break
+            written += count
+        return written
+
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        count: int = self._paced(super().readinto, buffer)
+        count: int = self._paced(super().readinto, buffer, reads=True)
         return count
 
     def read(self, size: int | None = -1, /) -> bytes:
-        data: bytes = self._paced(super().read, size)
+        data: bytes = self._paced(super().read, size, reads=True)
         return data
 
     def readall(self) -> bytes:
-        data: bytes = self._paced(super().readall)
+        data: bytes = self._paced(super().readall, reads=True)
         return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -267,7 +290,7 @@ class _PacedFile(io.FileIO):
             self._stream = None
             super().close()
 
-    def _paced(self, operation: Callable[..., Any], *args: Any) -> Any:
+    def _paced(self, operation: Callable[..., Any], *args: Any, reads: bool = False) -> Any:
         if self._stream is None:
             return operation(*args)
         self._charge_by_offset()
@@ -281,12 +304,12 @@ class _PacedFile(io.FileIO):
             return result
         finally:
             self._offset = self._current_offset()
-            self._charge(moved)
+            self._charge(moved, reads=reads)
 
-    def _charge(self, nbytes: int) -> None:
+    def _charge(self, nbytes: int, *, reads: bool = False) -> None:
         if self._stream is not None:
             self._charged += nbytes
-            self._stream.transfer(nbytes)
+            self._stream.transfer(nbytes, reads=reads or not self.writable())
 
     def _charge_by_offset(self) -> None:
         if self._stream is not None:

@@ -141,6 +141,8 @@ class Run(Struct, array_like=True, tag="r"):
     #: the storage layer that it may use, and the outputs that are files to be written there
     layer: str = ""
     redirected: tuple[int, ...] = ()
+    #: bytes per second that it holds there
+    bandwidth: float = 0.0
     #: outputs that an earlier attempt has handed over already
     delivered: tuple[int, ...] = ()
     #: it reads or writes streamed files: the seat for those that it writes, or -1; None if it does neither
@@ -167,6 +169,7 @@ def run_of(command: Launch) -> Run:
         command.args_in_place,
         command.layer,
         command.redirected,
+        command.bandwidth,
         command.delivered,
         -1 if call.streams or (call.outputs and any(output.stream for output in call.outputs)) else None,
     )

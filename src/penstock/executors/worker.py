@@ -10,9 +10,10 @@ import itertools
 import os
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing.process import current_process
+from typing import TYPE_CHECKING
 
 from penstock.data.segments import Segments
 from penstock.executors.execution import Function, carry_out, define
@@ -44,6 +45,10 @@ from penstock.executors.wire import (
 )
 from penstock.model.outside import Outside
 from penstock.persistent.where import connect, settings, work_for
+
+if TYPE_CHECKING:
+    from penstock.executors.enforcement import Enforcement
+    from penstock.model.resources import StorageLayer
 
 __all__ = ["attach", "serve"]
 
@@ -79,8 +84,7 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
         keep_world(setup, setup.world, segments, tasks, messages)
         return
     layers = {layer.name: layer for layer in setup.layers}
-    if any(layer.curve for layer in setup.layers):
-        emulate(setup)
+    enforcement = pace_files(setup.layers, setup.memory_dir)
     inbox = _Inbox(messages, segments)
     outbox = Outbox(messages)
     forward_records(outbox.hand_over)
@@ -120,6 +124,8 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
             function = inbox.define(run.function)
             stance.keep()
         settings.attempt = folder, run.task
+        if enforcement is not None:
+            enforcement.begin(run)
         if run.layer and (cpus := layers[run.layer].cpus):
             with near_device(cpus):
                 outcome = attempt(run, function)
@@ -128,6 +134,8 @@ def serve(worker_id: int, tasks: socket.socket, messages: socket.socket) -> None
         if cache is not None and type(outcome) is Error:
             cache.clear()
         end_lines()
+        if enforcement is not None:
+            enforcement.end(outcome)
         if forked:
             os._exit(0)  # the task forked, and its child came back here too
         outbox.say(outcome)
@@ -148,12 +156,17 @@ def near_device(cpus: tuple[int, ...]) -> Iterator[None]:
         os.sched_setaffinity(0, usual)
 
 
-def emulate(setup: Setup) -> None:
-    """Slow files on emulated devices down as their curves say."""
+def pace_files(layers: Sequence[StorageLayer], state_dir: str) -> Enforcement | None:
+    """From now on files on emulated devices take the time that these need, and on enforced layers what is granted."""
+    if not any(layer.curve or layer.enforced for layer in layers):
+        return None
     from penstock.executors.emulation import from_layers
+    from penstock.executors.enforcement import Enforcement
     from penstock.executors.paced_files import install
 
-    install(from_layers(setup.layers, setup.memory_dir))
+    enforcement = Enforcement(layers)
+    install(enforcement.over(from_layers(layers, state_dir)))
+    return enforcement
 
 
 class _Claims:

@@ -81,6 +81,8 @@ class StorageLayer(Struct, frozen=True, array_like=True):
     taken: int = 0
     #: it may lose what lies on it (memory, a folder that is emptied): only files of use during the run may
     temporary: bool = False
+    #: I/O workers hold what they write there down to the bandwidth that their task holds
+    enforced: bool = False
 
 
 class Node(Struct, frozen=True, array_like=True):

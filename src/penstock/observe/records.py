@@ -103,6 +103,8 @@ class Layer(Struct, omit_defaults=True):
     measured: list[tuple[int, float]] = field(default_factory=list)
     #: for files of use during the run only
     temporary: bool = False
+    #: tasks write there no faster than what they hold
+    enforced: bool = False
 
 
 class RunStarted(Event):

@@ -347,6 +347,7 @@ _LAYER_KEYS: dict[str, Reader] = {
     "curve": _curve,
     "measured": _measured,
     "temporary": read_switch,
+    "enforced": read_switch,
 }
 _NODE_KEYS: dict[str, Reader] = {
     "name": read_name,

@@ -371,7 +371,7 @@ def _layers(layers: Iterable[StorageLayer]) -> list[records.Layer]:
     return [
         records.Layer(
             *(one.name, one.mount, one.bandwidth, one.capacity, one.shared),
-            *(list(one.curve), list(one.measured), one.temporary),
+            *(list(one.curve), list(one.measured), one.temporary, one.enforced),
         )
         for one in layers
     ]

@@ -15,6 +15,7 @@ from penstock.model.data import FileRef, Slot, Value
 from penstock.model.events import Event, OutputReady
 from penstock.model.tasks import Failure, FailureKind, Output
 from penstock.sim.clock import Clock
+from penstock.sim.devices import Device
 from penstock.sim.files import Files, Stored
 from penstock.sim.network import Links, Objects
 from penstock.sim.transfers import Transfer, TransferDevice, Transfers
@@ -148,7 +149,7 @@ class Courses:
             self._clock.at(self._clock.now + work.seconds, attempt.arrived)
             yield
         if work.traffic and attempt.launch.layer:
-            self._pass(attempt, (self._files.device(attempt.launch.node, attempt.launch.layer),), work.traffic)
+            self._pass(attempt, self._held_to(attempt.launch, self._layer_of(attempt)), work.traffic)
             yield
         return (yield from self._write(attempt, work))
 
@@ -204,7 +205,7 @@ class Courses:
             fits = self._files.take_room(device, size)
             attempt.room += ((device, fits),)
             if device is not None and fits and work.sizes and work.sizes[index]:
-                self._pass(attempt, (device,), fits)
+                self._pass(attempt, self._held_to(launch, device), fits)
                 yield
             if device is not None and fits < size:
                 kind = FailureKind.STORAGE_FULL if launch.layer else FailureKind.EXCEPTION
@@ -251,6 +252,12 @@ class Courses:
         if attempt.launch.layer and self._layer_of(attempt) in devices:
             arrived = partial(self._count, attempt, size)
         attempt.transfer = self._transfers.start(devices, size, arrived, latency)
+
+    def _held_to(self, launch: Launch, device: TransferDevice) -> tuple[TransferDevice, ...]:
+        """A device, and what holds the attempt down to its bandwidth there, if its layer is enforced."""
+        if not launch.bandwidth or not self._files.is_enforced(launch.node, launch.layer):
+            return (device,)
+        return device, Device(f"what task {launch.task} holds", launch.bandwidth)
 
     def _layer_of(self, attempt: Attempt) -> TransferDevice:
         return self._files.device(attempt.launch.node, attempt.launch.layer)

@@ -84,6 +84,10 @@ class Files:
         """A layer as a node sees it."""
         return self.devices[_label(node, self._layers[node][layer])]
 
+    def is_enforced(self, node: str, layer: str) -> bool:
+        """Whether attempts write there no faster than they may."""
+        return self._layers[node][layer].enforced
+
     def home(self, node: str, path: str) -> TransferDevice | None:
         """The device that a path lies on by its name."""
         layer = home_of(path, self._layers[node].values())

@@ -25,7 +25,9 @@ class Attempt(Struct):
     node: str
     lane: int
     launched: float
+    #: where it wrote, and the bytes per second that it held there
     layer: str = ""
+    bandwidth: float = 0.0
     #: when its end was known; negative while it is not
     ended: float = -1.0
     #: how long the body ran, or, where that was not ``timed``, how long it was known to
@@ -171,7 +173,7 @@ class RecordedRun:
             case records.Submitted():
                 self._submitted(record)
             case records.Launched(task=task):
-                attempt = Attempt(record.node, record.lane, record.t, record.layer)
+                attempt = Attempt(record.node, record.lane, record.t, record.layer, record.bandwidth)
                 self.calls[task].attempts.append(attempt)
                 if record.implementation:
                     self.calls[task].function = self._numbers[record.implementation]
@@ -281,6 +283,7 @@ def _node(record: records.RunStarted | records.NodeJoined) -> Node:
             curve=tuple(one.curve),
             measured=tuple(one.measured),
             temporary=one.temporary,
+            enforced=one.enforced,
         )
         for one in record.storage
     )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from penstock.model.data import TaskId, VersionId
 from penstock.model.resources import Node, StorageLayer
 from penstock.runtime.recorded.backwards import Stream, backwards
-from penstock.runtime.recorded.run import Call, RecordedRun
+from penstock.runtime.recorded.run import Attempt, Call, RecordedRun
 from penstock.storage.redirect import home_of
 
 __all__ = ["Transfers"]
@@ -26,6 +26,8 @@ class Transfers:
         self._files: dict[VersionId, tuple[str, str, int]] = {}
         #: streams of each device, which is the name of a node, or none, and of a layer
         self._streams: dict[tuple[str, str], list[Stream]] = {}
+        #: seconds that tasks took at least, for what they wrote to a layer that is enforced
+        self._held: dict[TaskId, float] = {}
         self._layers = {
             ("" if layer.shared else node.name, layer.name): layer
             for node in run.nodes.values()
@@ -40,6 +42,8 @@ class Transfers:
         for key, streams in self._streams.items():
             for task, seconds in backwards(self._measured[key], streams).items():
                 self.seconds[task] = self.seconds.get(task, 0.0) + seconds
+        for task, seconds in self._held.items():
+            self.seconds[task] = max(self.seconds.get(task, 0.0), seconds)
 
     def nodes(self) -> list[Node]:
         """The nodes, with what was seen of devices that no curve is known of."""
@@ -73,6 +77,8 @@ class Transfers:
                 device, size = attempt.layer or self._home(attempt.node, path), next(written, 0)
                 self._files[version] = (path, device, size)
                 self._count(sizes, attempt.node, device, size)
+        if attempt.bandwidth and self._is_enforced(attempt):
+            self._held[call.task] = min(sum(call.sizes) / attempt.bandwidth, attempt.ended - attempt.begun)
         for key, size in sizes.items():
             stream = Stream(call.task, attempt.begun, attempt.ended, size)
             self._streams.setdefault(key, []).append(stream)
@@ -82,6 +88,12 @@ class Transfers:
             if size and key in self._layers:
                 sizes[key] = sizes.get(key, 0) + size
                 return
+
+    def _is_enforced(self, attempt: Attempt) -> bool:
+        return any(
+            key in self._layers and self._layers[key].enforced
+            for key in ((attempt.node, attempt.layer), ("", attempt.layer))
+        )
 
     def _home(self, node: str, path: str) -> str:
         found = self._run.nodes.get(node)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import penstock
 from penstock.executors import disposable
 from penstock.executors.disposable import hold, let_go, sweep
 from penstock.executors.layer_files import LayerFolder
+from penstock.executors.layer_table import LEASE, LayerTable
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -269,6 +271,21 @@ def test_a_directory_that_is_swept_while_it_is_being_made_is_made_again(
         assert sweep([str(tmp_path)]) == []
     finally:
         let_go([str(directory)])
+
+
+def test_a_sweep_of_a_folder_that_a_program_is_about_to_lock_does_not_take_its_line(tmp_path: Path) -> None:
+    table = LayerTable(str(tmp_path))
+    work = tmp_path / f"{NAME}-layer" / "work"
+    work.mkdir(parents=True)
+    (work / "owner").touch()
+    with table.held() as held:
+        line = table.line(NAME)
+        line.may_hold, line.until = 40.0, time.monotonic() + LEASE
+        held.write(line)
+    assert sweep([str(tmp_path)])
+    assert not work.exists()
+    with table.held() as held:
+        assert held.others("") == [line]
 
 
 def test_a_fork_of_the_program_does_not_keep_its_directories(tmp_path: Path) -> None:

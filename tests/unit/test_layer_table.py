@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from penstock.executors import layer_table
-from penstock.executors.layer_table import LEASE, STALL, LayerTable, Line
+from penstock.executors.layer_table import LEASE, STALL, LayerTable, Line, leave_for, tidy_on
 
 
 def say(table: LayerTable, run: str, **fields: object) -> Line:
@@ -64,6 +64,18 @@ def test_the_last_to_leave_removes_the_table(tmp_path: Path) -> None:
     assert os.listdir(tmp_path)
     table.leave("b")
     assert not os.listdir(tmp_path)
+
+
+def test_a_guardian_leaves_for_its_program_and_others_only_for_those_that_are_gone(tmp_path: Path) -> None:
+    table = LayerTable(str(tmp_path))
+    say(table, "a", may_hold=3.0), say(table, "b", pid=a_dead_process(), may_hold=4.0)
+    tidy_on(str(tmp_path))
+    assert [line.run for line in others(table)] == ["a"]
+    leave_for(str(tmp_path / "a"))
+    assert not os.listdir(tmp_path)
+    tidy_on(str(tmp_path))
+    leave_for(str(tmp_path / "a"))
+    assert not os.listdir(tmp_path), "a table was made only to be left"
 
 
 def test_a_program_that_is_gone_has_no_line(tmp_path: Path) -> None:

@@ -148,7 +148,14 @@ def _remove_on_layer(root: str, pid: str) -> bool:
     for name in ("work", f"work{_DEAD}"):
         with contextlib.suppress(FileNotFoundError):
             removed = _remove_if_dead(os.path.join(root, name), pid) or removed
-    return _remove_root(root) or removed or _remove_if_dead(root, pid)
+    with contextlib.suppress(OSError):  # finished files are there
+        removed = _remove_root(root) or _remove_if_dead(root, pid) or removed
+    if removed:
+        from penstock.executors.layer_table import tidy_on
+
+        with contextlib.suppress(OSError):
+            tidy_on(os.path.dirname(root))
+    return removed
 
 
 def _remove_root(root: str) -> bool:
@@ -173,7 +180,7 @@ def _is_own_directory(path: str) -> bool:
 
 def _remove_if_dead(path: str, pid: str) -> bool:
     if path.endswith(_DEAD):
-        remove_directories([os.fsencode(path)])
+        _remove(os.fsencode(path))
         return True
     lock = os.path.join(path, _LOCK)
     try:
@@ -190,7 +197,7 @@ def _remove_if_dead(path: str, pid: str) -> bool:
         _remove_linked(os.fsencode(path))
         # Off its name first: whoever is about to lock it must not find it half removed.
         os.rename(path, path + _DEAD)
-        remove_directories([os.fsencode(path + _DEAD)])
+        _remove(os.fsencode(path + _DEAD))
     finally:
         os.close(descriptor)
     return True
@@ -216,18 +223,13 @@ def machine() -> bytes:
 
 
 def remove_directories(directories: Iterable[bytes]) -> None:
-    """Remove the run's own directories with all they hold; what is already gone is no error.
+    """Remove all that a run's own directories hold, which is over; what is already gone is no error.
 
     The main program and the guardian may do it at the same time.
     """
-    import shutil
-
     for directory in directories:
         _remove_linked(directory)
-        for _ in range(_REMOVALS):
-            shutil.rmtree(directory, ignore_errors=True)
-            if not os.path.lexists(directory):
-                break
+        _remove(directory)
         parent = os.path.dirname(directory)
         if parent.endswith(b"-layer"):  # the run's folder on a storage layer, unless finished files are there too
             from penstock.executors.layer_table import leave_for
@@ -237,6 +239,15 @@ def remove_directories(directories: Iterable[bytes]) -> None:
                     os.rmdir(parent)
             with contextlib.suppress(OSError):
                 leave_for(os.fsdecode(parent).removesuffix("-layer"))
+
+
+def _remove(directory: bytes) -> None:
+    import shutil
+
+    for _ in range(_REMOVALS):
+        shutil.rmtree(directory, ignore_errors=True)
+        if not os.path.lexists(directory):
+            break
 
 
 def _remove_linked(directory: bytes) -> None:

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from penstock.executors.disposable import machine
 
-__all__ = ["LEASE", "LayerTable", "Line", "leave_for"]
+__all__ = ["LEASE", "LayerTable", "Line", "leave_for", "tidy_on"]
 
 #: seconds for which a line holds
 LEASE = 10.0
@@ -125,11 +125,14 @@ class _Held:
         places += [place for place, line in enumerate(self._lines) if line is None]
         self._put(places[0] if places else len(self._lines), mine)
 
-    def forget(self, run: str) -> bool:
-        """Say nothing any more; whether the table is of no more use to any program that lives."""
+    def forget(self, run: str) -> None:
+        """Say nothing any more."""
         for place, line in enumerate(self._lines):
             if line is not None and line.run == run:
                 self._put(place, None)
+
+    def is_useless(self) -> bool:
+        """Whether the table is of no more use to any program that lives."""
         return all(line is None or line.over for line in self._lines)
 
     def _put(self, place: int, line: Line | None) -> None:
@@ -190,8 +193,18 @@ class LayerTable:
     def leave(self, run: str) -> None:
         """Have no line any more, and leave no table if it is of no use to anybody."""
         with self.held() as table:
-            if table.forget(run):
-                os.unlink(self.path)
+            table.forget(run)
+            self._remove_useless(table)
+
+    def tidy(self) -> None:
+        """Leave no line of a program that is gone, and no table if it is of no use to anybody."""
+        if os.path.exists(self.path):
+            with self.held() as table:
+                self._remove_useless(table)
+
+    def _remove_useless(self, table: _Held) -> None:
+        if table.is_useless():
+            os.unlink(self.path)
 
     def _locked(self) -> int:
         deadline = time.monotonic() + LEASE + STALL
@@ -233,11 +246,20 @@ class LayerTable:
 
 
 def leave_for(folder: str) -> None:
-    """Leave for a run that was killed, given by the path of its folder: its process may still be about to end."""
+    """Leave for a run, given by the path of its folder, whose guardian knows that it is over.
+
+    Its process may still be about to end. Whoever does not know it for certain must not do this: a run whose line is
+    gone has nothing, and others take all. `tidy_on` does no harm.
+    """
     mount, run = os.path.split(folder)
     table = LayerTable(mount)
     if os.path.exists(table.path):
         table.leave(run)
+
+
+def tidy_on(mount: str) -> None:
+    """Leave no line of a program that is gone, and no table if it is of no use to anybody."""
+    LayerTable(mount).tidy()
 
 
 def _is_at(descriptor: int, path: str) -> bool:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from penstock.executors.disposable import RECORD, is_locked, sweep
 from penstock.executors.layer_files import mark_of
 from penstock.executors.layer_runs import DeadRun, dead_runs, is_process, taken_over
-from penstock.executors.layer_table import leave_for
+from penstock.executors.layer_table import tidy_on
 from penstock.executors.mover import NameChanged, discard, relocate, secure, share_name, writer_of
 from penstock.runtime.finding_names import Names, is_abandoned
 from penstock.runtime.found_layers import is_on_network
@@ -188,7 +188,7 @@ class _FolderOfRun:
                     os.unlink(os.path.join(root, RECORD))
                 os.rmdir(root)
                 with contextlib.suppress(OSError):  # its guardian would do so too, if it had one
-                    leave_for(root.removesuffix("-layer"))
+                    tidy_on(self._run.mount)
                 yield Deed("removed", root, "the folder of a run that is gone")
             elif rest != ["kept"]:
                 strange = [name for name in rest if name != "kept"]

@@ -220,6 +220,9 @@ class LayerShare:
         """Read what others want, and settle what this program has; whether it gave up some that others may have."""
         table = self._opened()
         with table.held() as held:
+            if self._told is not None and self._told.until <= time.monotonic():
+                # The lock was waited for: more may have begun since. Nothing has after that time.
+                usage = self._driver.usage(self._layer.name)
             others = held.others(self._run_name)
             line = held.mine(self._run_name) or table.line(self._run_name)
             before = replace(line)

@@ -146,7 +146,7 @@ SECTIONS: dict[str, Callable[[Bench], str]] = {
     "ways": seconds({"HMMER shape": ("hmmer", "hmmer"), "variants shape": ("variants", "variants")}),
     "saved": alone("hmmer", "variants", judged=False),
     "storage": alone("hmmer", "variants", "kmeans_checkpoints", "constrained_task", "overlap_real_disk"),
-    "learned": alone("learned_regret"),
+    "learned": alone("learned_regret", "learned_processes", "learned_task"),
     "schedulers": seconds(
         {
             "alignment (200 and 800 MB)": ("io_schedulers", "alignment"),

@@ -120,3 +120,18 @@ def test_it_says_when_it_has_settled() -> None:
     assert controller.search.phase is Phase.HOLD
     [settled] = [news for news in controller.news if isinstance(news, Settled)][:1]
     assert settled.limit in (1, 2)
+
+
+def test_attempts_of_less_than_a_moment_are_judged_by_many() -> None:
+    """A single one of them that had to wait for a processor would tell of a device a tenth as fast."""
+    controller = Controller(Search(1, 16, 4, begin_at=1))
+    controller.cannot_read()
+    controller.runs(1, 0.0)
+    for number in range(1, 500):
+        controller.ended("write", 1e4, 1e-3 if number % 50 == 0 else 1e-4, 1.0, number * 1e-4)
+    assert not controller.news
+    for number in range(500, 600):
+        controller.ended("write", 1e4, 1e-4, 1.0, number * 1e-4)
+    [judged] = controller.news
+    assert isinstance(judged, Judged)
+    assert judged.rate == pytest.approx(1e4 / 1.18e-4, rel=0.05)

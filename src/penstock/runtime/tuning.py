@@ -28,6 +28,8 @@ __all__ = ["Tuning"]
 
 #: a device on which the next best delivers more than this part of the best has little to gain
 _WORTH_SAYING = 0.95
+#: lines about a device after which only the 16th, the 32nd and so on are said: the log has all
+_ALL_SAID = 8
 
 
 class Tuning:
@@ -42,6 +44,8 @@ class Tuning:
         self._announced: set[tuple[str, str]] = set()
         #: how many attempts at a time each layer was last said to be best with; by node, none if several are alike
         self._said: dict[tuple[str, str], int] = {}
+        #: changes of mind about each, said or not
+        self._changes: dict[tuple[str, str], int] = {}
 
     def rules(self, config: Config) -> StorageRules:
         """How storage is scheduled, and what is known of it."""
@@ -96,10 +100,10 @@ class Tuning:
             case DeliveryChanged():
                 if (note.layer, note.node) in self._said:
                     faster = "more" if note.delivered > note.before else "less"
-                    where = self._where(note.layer, note.node)
-                    _say(
-                        f"{where}: {note.concurrency} at a time deliver {faster} than they did, "
-                        f"{format_rate(note.delivered)} instead of {format_rate(note.before)}; looking again"
+                    self._change(
+                        (note.layer, note.node),
+                        f"{note.concurrency} at a time deliver {faster} than they did, "
+                        f"{format_rate(note.delivered)} instead of {format_rate(note.before)}; looking again",
                     )
             case ConstraintDrifted():
                 times = f"{note.ratio:.2g} times as long as learned"
@@ -116,11 +120,17 @@ class Tuning:
         key = (note.layer, note.node)
         if self._said.get(key) == note.concurrency or not (gained or key in self._said):
             return
-        where = self._where(*key)
         self._said[key] = note.concurrency
         many = f"{note.concurrency} {'task delivers' if note.concurrency == 1 else 'tasks at a time deliver'}"
         other = f"; {note.other} delivered {format_rate(note.other_delivered)}" if note.other else ""
-        _say(f"{where}: {many} {format_rate(note.delivered)}{other}")
+        self._change(key, f"{many} {format_rate(note.delivered)}{other}")
+
+    def _change(self, key: tuple[str, str], what: str) -> None:
+        """Say what is thought of a device now; more and more seldom, if that goes on and on."""
+        changes = self._changes[key] = self._changes.get(key, 0) + 1
+        if changes <= _ALL_SAID or changes & (changes - 1) == 0:
+            often = f" ({changes} changes so far)" if changes > _ALL_SAID else ""
+            _say(f"{self._where(*key)}: {what}{often}")
 
     def _where(self, layer: str, node: str) -> str:
         """A layer, and the node whose own is meant if others have such a layer too."""

@@ -48,6 +48,8 @@ _NEWEST = 0.2
 _LONG = 1.2
 #: at rest, a measurement takes at least this many ends
 _LEAST_ENDS = 4
+#: seconds: in less, short attempts tell what else the processors had to do
+_SHORTEST = 0.05
 
 
 class Judged(NamedTuple):
@@ -241,6 +243,8 @@ class Controller:
 
     def _look_at_ends(self, window: Window, now: float) -> None:
         search = self.search
+        if now - window.opened < _SHORTEST:
+            return
         ends = window.ends(self.mixture, now)
         if ends is None:
             return

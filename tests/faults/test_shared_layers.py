@@ -17,6 +17,8 @@ from tests.patience import PATIENCE, eventually
 
 import penstock
 from penstock.executors.layer_table import LEASE
+from penstock.observe.log import read_log
+from penstock.observe.records import LayerShared
 
 PROGRAM = """
 import os, sys, time
@@ -60,13 +62,19 @@ class Place:
         self.programs: list[subprocess.Popen[str]] = []
 
     def start(
-        self, name: str, count: int, seconds: float, needs: dict[str, object], **layer: object
+        self,
+        name: str,
+        count: int,
+        seconds: float,
+        needs: dict[str, object],
+        environment: dict[str, str] | None = None,
+        **layer: object,
     ) -> subprocess.Popen[str]:
         described = {"mount": str(self.mount), "bandwidth": "40MB/s", "capacity": "1GB", **layer}
         program = subprocess.Popen(
             [sys.executable, "program.py", name, str(count), str(seconds), repr(needs), repr(described)],
             cwd=self.folder,
-            env={**user_environment(), "PYTHONPATH": str(Path(penstock.__file__).parents[1])},
+            env=user_environment(PYTHONPATH=str(Path(penstock.__file__).parents[1]), **(environment or {})),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -247,6 +255,32 @@ def test_of_two_descriptions_the_smaller_counts(place: Place) -> None:
     assert "with 16 MB/s" in said[0]
     assert "the smaller counts" in said[0]
     assert place.most_together({"a": 0, "b": 8}) <= 16
+
+
+def test_who_shares_a_layer_is_seen(place: Place) -> None:
+    layer = f"[[resources.storage]]\nname = 'disk'\nmount = '{place.mount}'\nbandwidth = '40MB/s'\n"
+    (place.folder / "penstock.toml").write_text(layer)
+    first = place.start("a", 1000, 0.1, {"storage_bw": 8}, {"PENSTOCK_RUN_DIR": str(place.folder / "run")})
+    place.wait_for("a", 2)
+    second = place.start("b", 1000, 0.1, {"storage_bw": 8})
+    parts = [f"disk: process {program.pid} has 20 MB/s" for program in (first, second)]
+    doctor = [sys.executable, "-m", "penstock.cli", "doctor"]
+
+    def sees_both() -> bool:
+        asked = subprocess.run(
+            doctor, cwd=place.folder, env=user_environment(), capture_output=True, text=True, check=False
+        )
+        return all(part in asked.stdout for part in parts)
+
+    eventually(sees_both)
+    second.kill()
+    second.communicate()
+    log = place.folder / "run" / "events.jsonl"
+
+    def noted() -> list[int]:
+        return [record.others for record in read_log(str(log)) if isinstance(record, LayerShared)]
+
+    eventually(lambda: noted() == [1, 0])
 
 
 def test_learned_constraints_steer_within_the_part(place: Place) -> None:

@@ -10,7 +10,7 @@ from tests.unit.storage_rig import FAST, MB, SLOW, StorageRig, io, writes
 from penstock.engine import crowding
 from penstock.engine.devices import DeviceRecord
 from penstock.model.commands import Claim, Command, Launch
-from penstock.model.events import BudgetChanged, Submitted, Ticked
+from penstock.model.events import BudgetChanged, LayerShared, Submitted, Ticked
 from penstock.model.resources import Auto, StorageLayer
 from penstock.model.tasks import TaskSpec
 
@@ -89,6 +89,21 @@ def test_a_part_ends_with_its_time() -> None:
     assert one.device().free_bandwidth == 0
     one.rig.wrote(1)
     assert launched(one.tell(100, until=one.rig.now + 10)) == [2]
+
+
+def test_it_is_noted_when_other_programs_come_and_go() -> None:
+    one = shared()
+    one.tell(100)
+    one.tell(50, others=1)
+    one.tell(40, others=1)
+    one.tell(30, others=2)
+    one.tell(0, closed=True)
+    noted = [note for note in one.rig.engine.state.notes if isinstance(note, LayerShared)]
+    assert [(note.layer, note.others, note.bandwidth) for note in noted] == [
+        ("fast", 1, 50 * MB),
+        ("fast", 2, 30 * MB),
+        ("fast", 0, 0),
+    ]
 
 
 def test_the_smaller_of_room_and_part_counts() -> None:

@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.executors import layer_table
-from penstock.executors.layer_table import LEASE, STALL, LayerTable, Line, leave_for, tidy_on
+from penstock.executors.layer_table import LEASE, STALL, LayerTable, Line, leave_for, programs_on, tidy_on
 
 
 def say(table: LayerTable, run: str, **fields: object) -> Line:
@@ -131,6 +132,20 @@ def test_a_program_of_another_container_is_known_by_its_time_alone(tmp_path: Pat
     say(table, "a", numbering="pid:[1]", pid=a_dead_process(), may_hold=3.0)
     say(table, "b", numbering="pid:[1]", until=1.0)
     assert [line.run for line in others(table)] == ["a"]
+
+
+def test_who_asks_sees_living_programs_that_have_something_and_changes_nothing(tmp_path: Path) -> None:
+    table = LayerTable(str(tmp_path))
+    assert programs_on(str(tmp_path)) == []
+    assert not os.listdir(tmp_path)
+    first = say(table, "a", may_hold=3.0)
+    say(table, "b", may_hold=0.0)
+    dead = a_dead_process()
+    Path(table.path).write_bytes(Path(table.path).read_bytes() + b"garbage".ljust(1024))
+    content = Path(table.path).read_bytes() + msgspec.json.encode(Line("c", dead, first.numbering, first.until, 1.0))
+    Path(table.path).write_bytes(content)
+    assert programs_on(str(tmp_path)) == [first]
+    assert Path(table.path).read_bytes() == content
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0" * 5000, b"{" * 100, b'{"run": 1}', b"\xff\xfe" * 2000, b"[]\n" * 700])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
+    from penstock.model.resources import StorageLayer
     from penstock.runtime.found_layers import FoundLayer
 
 __all__ = ["Check", "doctor"]
@@ -236,6 +237,17 @@ def _storage() -> Iterator[Check]:
         finding += f", found ({one.kind})" if one.guessed else ", described"
         advice = "bandwidths are guessed: run `penstock probe DIR` to measure"
         yield Check("✓", "storage", finding, advice if one.guessed and number == len(known) else "")
+        yield from _programs_on(layer)
+
+
+def _programs_on(layer: StorageLayer) -> Iterator[Check]:
+    """Who shares a layer at this moment."""
+    from penstock.executors.layer_table import programs_on
+    from penstock.units import format_rate, format_size
+
+    for line in programs_on(layer.mount):
+        fills = f", its files fill {format_size(line.fills)}" if line.fills else ""
+        yield Check("✓", "storage", f"{layer.name}: process {line.pid} has {format_rate(line.may_hold)}{fills}")
 
 
 def _leftovers() -> Iterator[Check]:

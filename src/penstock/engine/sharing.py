@@ -17,7 +17,7 @@ from penstock.engine.devices import DeviceRecord
 from penstock.engine.ledger import NodeRecord
 from penstock.engine.state import IOTaskRecord, State
 from penstock.model.commands import Claim
-from penstock.model.events import BudgetChanged
+from penstock.model.events import BudgetChanged, LayerShared
 from penstock.model.resources import Requirements
 
 __all__ = ["Usage", "budget_changed", "claim", "expire", "is_awaited", "usage", "waits_for_others"]
@@ -44,7 +44,10 @@ class Usage(NamedTuple):
 def budget_changed(state: State, event: BudgetChanged) -> None:
     """This program has more or less of a layer."""
     ledger = state.ledger
+    before = ledger.budgets.get(event.layer)
     ledger.budgets[event.layer] = event
+    if event.others != (before.others if before is not None else 0):
+        state.notes.append(LayerShared(event.layer, event.others, event.bandwidth))
     for device in ledger.devices():
         if device.name == event.layer:
             had, was_closed = device.free_capacity, device.closed

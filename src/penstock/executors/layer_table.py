@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from penstock.executors.disposable import machine
 
-__all__ = ["LEASE", "LayerTable", "Line", "leave_for", "tidy_on"]
+__all__ = ["LEASE", "LayerTable", "Line", "leave_for", "programs_on", "tidy_on"]
 
 #: seconds for which a line holds
 LEASE = 10.0
@@ -260,6 +260,18 @@ def leave_for(folder: str) -> None:
 def tidy_on(mount: str) -> None:
     """Leave no line of a program that is gone, and no table if it is of no use to anybody."""
     LayerTable(mount).tidy()
+
+
+def programs_on(mount: str) -> list[Line]:
+    """What living programs hold and fill on a layer, as they last said; nothing is changed by asking."""
+    try:
+        with open(LayerTable(mount).path, "rb") as file:
+            lines = [_read(file.read(_PLACE)) for _ in range(_MOST_PLACES)]
+    except OSError:
+        return []
+    now = time.monotonic()
+    living = [line for line in lines if line is not None and not line.over and _process_state(line.pid) not in _OVER]
+    return [line for line in living if line.fills or (line.may_hold and line.until + STALL > now)]
 
 
 def _is_at(descriptor: int, path: str) -> bool:

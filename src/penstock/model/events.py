@@ -27,6 +27,7 @@ __all__ = [
     "FileDropped",
     "Finished",
     "HomeWanted",
+    "LayerShared",
     "LeftMeasured",
     "LimitSettled",
     "Lost",
@@ -412,10 +413,22 @@ class DeliveryChanged(Struct, frozen=True):
     delivered: float
 
 
+class LayerShared(Struct, frozen=True):
+    """Not for the engine but of it: other programs use a layer too, or do not any more."""
+
+    layer: str
+    #: how many
+    others: int
+    #: bytes per second that this program may hold of it from now on
+    bandwidth: float
+
+
 #: what others than the control thread did, and say when it is done
 Reported = Published | Moved | Discarded | Spilled | Restored | LeftMeasured | BudgetChanged
 
-Note = EpochEnded | ConstraintChosen | ConstraintDrifted | DeliveryMeasured | LimitSettled | DeliveryChanged
+Note = (
+    EpochEnded | ConstraintChosen | ConstraintDrifted | DeliveryMeasured | LimitSettled | DeliveryChanged | LayerShared
+)
 
 
 class Ticked(Struct, frozen=True):

@@ -47,6 +47,10 @@ class DeviceTally(Struct):
     #: seconds for which attempts ran there, up to ``since`` if some do now
     seconds: float = 0.0
     since: float = 0.0
+    #: other programs that use it too, since when, and for how long any did before
+    programs: int = 0
+    programs_since: float = 0.0
+    programs_seconds: float = 0.0
     #: how long the last finished attempt took
     last_seconds: float = 0.0
     samples: Samples = field(default_factory=deque)
@@ -54,6 +58,10 @@ class DeviceTally(Struct):
     def seconds_in_use(self, now: float) -> float:
         """For how long attempts ran there."""
         return self.seconds + (max(0.0, now - self.since) if self.running else 0.0)
+
+    def seconds_shared(self, now: float) -> float:
+        """For how long other programs used it too."""
+        return self.programs_seconds + (max(0.0, now - self.programs_since) if self.programs else 0.0)
 
     def rate(self, now: float) -> float:
         """Bytes per second written of late."""
@@ -228,6 +236,13 @@ class StorageTally:
             if constraint.layer == record.layer:
                 constraint.concurrency = None
                 constraint.remembered = False
+
+    def on_layer_shared(self, record: records.LayerShared) -> None:
+        """Other programs came to use it, or went."""
+        device = self.devices.get(record.layer)
+        if device is not None:
+            device.programs_seconds = device.seconds_shared(record.t)
+            device.programs, device.programs_since = record.others, record.t
 
     def _constraint(self, function: str, layer: str) -> ConstraintTally:
         key = (function, layer)

@@ -20,6 +20,7 @@ from penstock.observe.storage_records import (
     Draining,
     EpochEnded,
     Freed,
+    LayerShared,
     LimitSettled,
     Moved,
     Restored,
@@ -58,6 +59,7 @@ __all__ = [
     "Freed",
     "Launched",
     "Layer",
+    "LayerShared",
     "LimitSettled",
     "Lost",
     "Moved",
@@ -402,6 +404,7 @@ Record = (
     | DeliveryMeasured
     | LimitSettled
     | DeliveryChanged
+    | LayerShared
     | Moved
     | Draining
     | Freed

@@ -13,6 +13,7 @@ __all__ = [
     "Draining",
     "EpochEnded",
     "Freed",
+    "LayerShared",
     "LimitSettled",
     "Moved",
     "Restored",
@@ -108,6 +109,16 @@ class DeliveryChanged(Event):
     concurrency: int
     before: float
     delivered: float
+
+
+class LayerShared(Event):
+    """Other programs use a layer too, or do not any more."""
+
+    layer: str
+    #: how many
+    others: int
+    #: bytes per second that this program may hold of it from now on
+    bandwidth: float
 
 
 class Moved(Event):

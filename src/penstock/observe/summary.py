@@ -73,11 +73,13 @@ def _row(function: FunctionTally) -> tuple[str, ...]:
 
 def _device_row(device: DeviceTally, elapsed: float) -> tuple[str, ...]:
     seconds = device.seconds_in_use(elapsed)
+    shared = device.seconds_shared(elapsed)
+    beside = f", shared for {format_duration(shared)}" if shared else ""
     files = f"{format_count(device.flushes)} {'file' if device.flushes == 1 else 'files'}"
     return (
         device.name,
         format_size(device.written),
-        f"{format_rate(device.written / seconds)} of {format_rate(device.limit)}" if seconds else "–",
+        f"{format_rate(device.written / seconds)} of {format_rate(device.limit)}{beside}" if seconds else "–",
         f"{seconds / elapsed:.0%}" if elapsed else "–",
         f"{format_size(device.flushed)} in {files}" if device.flushes else "–",
     )

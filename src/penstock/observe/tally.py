@@ -140,6 +140,7 @@ class Tally:
             records.ConstraintDrifted: self.storage.on_constraint_drifted,
             records.LimitSettled: self.storage.on_limit_settled,
             records.DeliveryChanged: self.storage.on_delivery_changed,
+            records.LayerShared: self.storage.on_layer_shared,
         }
 
     def add(self, batch: Iterable[Record]) -> None:

@@ -253,6 +253,8 @@ class Recorder:
                     record = records.DeliveryChanged(
                         t, note.layer, note.node, note.concurrency, note.before, note.delivered
                     )
+                case events.LayerShared():
+                    record = records.LayerShared(t, note.layer, note.others, note.bandwidth)
             self.log.append(record)
 
     def waited(self, since: float, now: float) -> None:

@@ -13,6 +13,7 @@ from penstock.model.events import (
     DeliveryChanged,
     DeliveryMeasured,
     EpochEnded,
+    LayerShared,
     LimitSettled,
     Note,
 )
@@ -111,7 +112,7 @@ class Tuning:
                 self._announced.discard((note.function, note.layer))
             case ConstraintChosen():
                 self._chosen(note)
-            case EpochEnded() | DeliveryMeasured():
+            case EpochEnded() | DeliveryMeasured() | LayerShared():
                 pass
 
     def _settled(self, note: LimitSettled) -> None:

@@ -126,6 +126,17 @@ def test_a_tie_is_explained(command: Command) -> None:
     assert "10 MB/s is estimated at 1m 40s, within 2%: of equals the highest constraint is taken" in text
 
 
+def test_the_configured_tolerance_decides_as_it_does_in_a_run(command: Command) -> None:
+    tuning_cache(command.file).save([TIED])
+    settings = command.folder / "penstock.toml"
+    settings.write_text('[runtime]\ntuning_tolerance = "off"\n')
+    [one] = command.json()
+    assert one["why"].startswith("10 MB/s for 100 tasks")
+    settings.write_text('[runtime]\ntuning_tolerance = "12.5%"\n')
+    [one] = command.json()
+    assert "within 12.5%: of equals" in one["why"]
+
+
 def test_filters(command: Command) -> None:
     tuning_cache(command.file).save([HMMER, CENTRES])
     assert {one["layer"] for one in command.json()} == {"ssd", "gpfs"}

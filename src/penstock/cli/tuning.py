@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,11 +13,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.runtime.cache_file import CacheFile, Record
+    from penstock.runtime.config import Config
     from penstock.runtime.tuning_cache import Entry
     from penstock.tuning.objective import Choice, Estimate
     from penstock.tuning.registry import Learned
 
 __all__ = ["tuning"]
+
+
+class _Asked(NamedTuple):
+    """What a choice depends on besides what was learned."""
+
+    #: how many wait, on one node
+    tasks: int
+    #: estimates that differ by less than this part are equal
+    tolerance: float
 
 
 def tuning(
@@ -45,7 +55,9 @@ def tuning(
     from penstock.runtime.tuning_cache import tuning_cache
     from penstock.tuning.registry import Delivery
 
-    path = file or _configured_path("profiles" if profiles else "tuning")
+    config = _config()
+    path = file or _configured_path(config, "profiles" if profiles else "tuning")
+    asked = _Asked(tasks, config.tuning_tolerance)
     if clear:
         _clear(profile_cache(path) if profiles else tuning_cache(path), function, layer, json)
         return
@@ -57,7 +69,7 @@ def tuning(
     if json:
         import msgspec
 
-        typer.echo(msgspec.json.format(msgspec.json.encode([_in_json(record, tasks) for record in found])).decode())
+        typer.echo(msgspec.json.format(msgspec.json.encode([_in_json(record, asked) for record in found])).decode())
         return
     console = Console(highlight=False)
     if not found:
@@ -66,7 +78,7 @@ def tuning(
         if isinstance(record.entry, Delivery):
             show_delivery(console, record.entry, record.learned)
         else:
-            _show(console, record, tasks)  # type: ignore[arg-type]
+            _show(console, record, asked)  # type: ignore[arg-type]
 
 
 def _says_something(record: Record[Entry]) -> bool:
@@ -75,25 +87,30 @@ def _says_something(record: Record[Entry]) -> bool:
     return not isinstance(record.entry, Learned) or bool(record.entry.measures)
 
 
-def _in_json(record: Record[Entry], tasks: int) -> dict[str, Any]:
+def _in_json(record: Record[Entry], asked: _Asked) -> dict[str, Any]:
     from penstock.cli.delivery import plain_delivery
     from penstock.tuning.registry import Delivery
 
     if isinstance(record.entry, Delivery):
         return plain_delivery(record.entry, record.learned)
-    return _plain(record, tasks)  # type: ignore[arg-type]
+    return _plain(record, asked)  # type: ignore[arg-type]
 
 
-def _configured_path(setting: str) -> str:
+def _config() -> Config:
     from penstock.errors import ConfigError
-    from penstock.runtime.cache_file import default_path
     from penstock.runtime.config import load_config
 
     try:
-        path: str | None = getattr(load_config({}).config, setting)
+        return load_config({}).config
     except ConfigError as error:
         typer.echo(f"penstock: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+def _configured_path(config: Config, setting: str) -> str:
+    from penstock.runtime.cache_file import default_path
+
+    path: str | None = getattr(config, setting)
     # Where this project keeps nothing, what other programs have learned is still there to be seen.
     return default_path(f"{setting}.json") if path is None or path == "off" else path
 
@@ -126,11 +143,11 @@ def _say_nothing_found(console: Console, everything: list[Record[Entry]], path: 
     )
 
 
-def _plain(record: Record[Learned], tasks: int) -> dict[str, Any]:
+def _plain(record: Record[Learned], asked: _Asked) -> dict[str, Any]:
     from penstock.tuning.spec import shown
 
     entry = record.entry
-    estimates, choice = _judge(entry, tasks)
+    estimates, choice = _judge(entry, asked)
     return {
         "function": entry.function,
         "layer": entry.layer,
@@ -139,9 +156,9 @@ def _plain(record: Record[Learned], tasks: int) -> dict[str, Any]:
         "constraint": shown(entry.auto),
         "ceiling": entry.ceiling,
         "learned": record.learned,
-        "tasks": tasks,
+        "tasks": asked.tasks,
         "chosen": choice.constraint,
-        "why": _why(entry, estimates, choice, tasks),
+        "why": _why(entry, estimates, choice, asked),
         "measures": [
             {
                 "constraint": one.measure.constraint,
@@ -157,17 +174,17 @@ def _plain(record: Record[Learned], tasks: int) -> dict[str, Any]:
     }
 
 
-def _judge(entry: Learned, tasks: int) -> tuple[list[Estimate], Choice]:
+def _judge(entry: Learned, asked: _Asked) -> tuple[list[Estimate], Choice]:
     from penstock.tuning.epochs import highest_constraint
     from penstock.tuning.objective import choose, estimate
 
     there = (entry.bandwidth, entry.executors)
-    estimates = [estimate(measure, entry.measures, tasks, 1, *there) for measure in entry.measures]
+    estimates = [estimate(measure, entry.measures, asked.tasks, 1, *there) for measure in entry.measures]
     most = highest_constraint(entry.auto, entry.bandwidth, entry.ceiling)
-    return estimates, choose(entry.measures, tasks, 1, *there, most=most)
+    return estimates, choose(entry.measures, asked.tasks, 1, *there, most=most, tie=asked.tolerance)
 
 
-def _show(console: Console, record: Record[Learned], tasks: int) -> None:
+def _show(console: Console, record: Record[Learned], asked: _Asked) -> None:
     from rich.markup import escape
     from rich.padding import Padding
 
@@ -175,7 +192,7 @@ def _show(console: Console, record: Record[Learned], tasks: int) -> None:
     from penstock.units import format_rate
 
     entry = record.entry
-    estimates, choice = _judge(entry, tasks)
+    estimates, choice = _judge(entry, asked)
     learned = record.learned.astimezone().strftime("%Y-%m-%d %H:%M")
     ceiling = f", at most {format_rate(entry.ceiling)}" if entry.ceiling is not None else ""
     console.print(f"[bold]{escape(entry.function)}[/] on [bold]{escape(entry.layer)}[/]", soft_wrap=True)
@@ -183,8 +200,8 @@ def _show(console: Console, record: Record[Learned], tasks: int) -> None:
         f"[dim]{shown(entry.auto)}{ceiling} · {format_rate(entry.bandwidth)}, {entry.executors} I/O executors · "
         f"learned {learned}[/]"
     )
-    console.print(Padding(_table(estimates, choice, tasks), (0, 0, 0, 1)))
-    console.print(f"→ {_why(entry, estimates, choice, tasks)}\n")
+    console.print(Padding(_table(estimates, choice, asked.tasks), (0, 0, 0, 1)))
+    console.print(f"→ {_why(entry, estimates, choice, asked)}\n")
 
 
 def _table(estimates: list[Estimate], choice: Choice, tasks: int) -> Table:
@@ -213,11 +230,11 @@ def _table(estimates: list[Estimate], choice: Choice, tasks: int) -> Table:
     return table
 
 
-def _why(entry: Learned, estimates: list[Estimate], choice: Choice, tasks: int) -> str:
+def _why(entry: Learned, estimates: list[Estimate], choice: Choice, asked: _Asked) -> str:
     """The choice in words: how its time comes about, and what decided between near ones."""
-    from penstock.tuning.objective import TIE
     from penstock.units import format_count, format_duration, format_rate
 
+    tasks = asked.tasks
     chosen = next(one for one in estimates if one.measure is choice.measure)
     best = min(estimates, key=lambda one: one.seconds)
     parts = []
@@ -238,5 +255,6 @@ def _why(entry: Learned, estimates: list[Estimate], choice: Choice, tasks: int) 
         return f"{sentence} No other value is as quick."
     return (
         f"{sentence} {format_rate(best.measure.constraint)} is estimated at {format_duration(best.seconds)}, "
-        f"within {TIE:.0%}: of equals the highest constraint is taken, for it congests the device least."
+        f"within {100 * asked.tolerance:.3g}%: of equals the highest constraint is taken, for it congests the device "
+        "least."
     )

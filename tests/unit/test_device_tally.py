@@ -16,6 +16,7 @@ from penstock.observe.records import (
     Finished,
     Launched,
     Layer,
+    LayerShared,
     Moved,
     Record,
     RunEnded,
@@ -260,6 +261,14 @@ def test_the_summary_of_storage(tally: Tally) -> None:
         "  learned      storage_bw  at a time  epochs  tasks in them",
         "  save on ssd      8 MB/s         56       2            168",
     ]
+
+
+def test_the_summary_tells_for_how_long_other_programs_used_a_layer_too(tally: Tally) -> None:
+    tally.add([submitted(1), launched(1), device(16.0 * MB, 1)])
+    tally.add([LayerShared(1.0, "ssd", 1, 225.0 * MB), LayerShared(2.0, "ssd", 2, 150.0 * MB)])
+    tally.add([LayerShared(2.5, "ssd", 0, 450.0 * MB), LayerShared(2.6, "unknown", 1, 1.0)])
+    tally.add([finished(1, 800 * MB, t=4.0, seconds=4.0), device(t=4.0), RunEnded(5.0, True, 1, 0, 0)])
+    assert any("200 MB/s of 450 MB/s, shared for 1.5 s" in line for line in summary_lines(tally))
 
 
 def test_the_summary_tells_what_was_not_learned_in_this_run(tally: Tally) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.mpi_here import needs_mpi
+from tests.patience import becomes
 
 import penstock
 from penstock import (
@@ -33,6 +34,8 @@ from penstock import (
     task,
     wait_on,
 )
+from penstock.executors.node import NodeExecutor
+from penstock.executors.worlds import KeptWorld
 from penstock.observe import records
 from penstock.observe.log import read_log
 
@@ -807,6 +810,27 @@ def test_the_log_tells_of_worlds_and_ranks(tmp_path: Path) -> None:
     assert started and all(record.processes == 2 and record.seconds > 0 for record in started)
     assert {"the task said so"} <= {record.reason for record in ended}
     assert [(record.rank, record.message) for record in failed] == [(1, "LookupError: no such thing")]
+
+
+def test_a_world_that_is_gone_before_its_last_words_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keeper says that the task has failed, that it takes no more, and ends: all of it may be found at once."""
+    plain = NodeExecutor.poll
+
+    def late(executor: NodeExecutor, timeout: float | None) -> list[tuple[int, int]]:
+        ready = plain(executor, timeout)
+        for worker in [executor._by_descriptor.get(descriptor) for descriptor, _ in ready]:
+            if isinstance(worker, KeptWorld) and worker.busy and worker.ready:
+                becomes(lambda pid=worker.pid: not os.path.exists(f"/proc/{pid}"), 2)  # type: ignore[misc]
+        found = dict(ready) | dict(plain(executor, 0))
+        return sorted(found.items(), key=lambda one: one[0] in executor._by_descriptor)
+
+    monkeypatch.setattr(NodeExecutor, "poll", late)
+    monkeypatch.setattr(NodeExecutor, "glance", lambda _: [])
+    with penstock.Runtime(cpus=4):
+        for _ in range(2):
+            with pytest.raises(LookupError):
+                wait_on(refuses())
+        assert wait_on(pids())
 
 
 # --- strict mode ------------------------------------------------------------------------------------------------------

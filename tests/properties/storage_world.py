@@ -348,6 +348,7 @@ class StorageWorld(FileWorld):
         while any(isinstance(errand, Publish) for errand in self.errands):
             self.do_errand()
         self.draining = True
+        self.wanted_home.clear()  # who waited for that was told that the run is over
         for lane in self.lanes.values():
             lane.attempts.clear()
         self.tell(events.Draining())

@@ -247,6 +247,7 @@ class NodeExecutor:
             seat.active = None
         worker.retired = True
         self._starting.discard(worker)
+        self._unflushed.pop(worker, None)
         self._deafen(worker)
         worker.close()
 
@@ -409,6 +410,9 @@ class NodeExecutor:
         """A process ended: read its last results, take back what it had not started, put another in its place."""
         if worker.messages.fileno() in self._by_descriptor:
             yield from self._receive(worker)
+            if worker.retired:  # by what it said last: a world that is spent is let go when its task is over
+                self._observe("ended", worker.seat.lane, worker.pid, status)
+                return
         left: tuple[str, ...] = ()
         if worker.delivering is not None and counts(worker.delivering):
             done, left = completed(worker.delivering)

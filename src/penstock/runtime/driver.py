@@ -241,8 +241,7 @@ class Driver(Settling):
                 done = until(self._changed, lambda: self._broken or self._stopping or reached(), timeout)
             finally:
                 self._sleepers -= 1
-            if self._broken is not None:
-                raise PenstockError("a thread of Penstock ended with an error") from self._broken
+            self._check_broken()
             if self._stopping and not reached():
                 raise RuntimeStopped("the runtime was stopped by another thread")
             return done
@@ -347,6 +346,10 @@ class Driver(Settling):
         message = f"a thread of Penstock ended with {type(error).__name__}: {error}; please report this"
         self._give_up(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
 
+    def _check_broken(self) -> None:
+        if self._broken is not None:
+            raise PenstockError("a thread of Penstock ended with an error") from self._broken
+
     def _poll_eagerly(self, executor: NodeExecutor) -> list[tuple[int, int]]:
         """Look a while before going to sleep if somebody waits: waking up can cost more than a short task."""
         if self._waiting:
@@ -448,6 +451,7 @@ class Driver(Settling):
         """Around a thread's wait for a result."""
         began = time.monotonic()
         with self.lock:
+            self._check_broken()
             self._waiting += 1
             if self._thread is not None and not self._stopping:
                 self.executor.flush()  # type: ignore[union-attr]

@@ -109,3 +109,4 @@ class Settling:
             self._changed.notify_all()
         for waiter in waiters:
             waiter.announce()
+        self._announce()  # of what was settled before, whoever broke down may not have come to that

@@ -260,9 +260,9 @@ def test_of_two_descriptions_the_smaller_counts(place: Place) -> None:
 def test_who_shares_a_layer_is_seen(place: Place) -> None:
     layer = f"[[resources.storage]]\nname = 'disk'\nmount = '{place.mount}'\nbandwidth = '40MB/s'\n"
     (place.folder / "penstock.toml").write_text(layer)
-    first = place.start("a", 1000, 0.1, {"storage_bw": 8}, {"PENSTOCK_RUN_DIR": str(place.folder / "run")})
+    first = place.start("a", 10_000, 0.1, {"storage_bw": 8}, {"PENSTOCK_RUN_DIR": str(place.folder / "run")})
     place.wait_for("a", 2)
-    second = place.start("b", 1000, 0.1, {"storage_bw": 8})
+    second = place.start("b", 10_000, 0.1, {"storage_bw": 8})
     parts = [f"disk: process {program.pid} has 20 MB/s" for program in (first, second)]
     doctor = [sys.executable, "-m", "penstock.cli", "doctor"]
 

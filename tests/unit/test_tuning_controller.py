@@ -135,3 +135,17 @@ def test_attempts_of_less_than_a_moment_are_judged_by_many() -> None:
     [judged] = controller.news
     assert isinstance(judged, Judged)
     assert judged.rate == pytest.approx(1e4 / 1.18e-4, rel=0.05)
+
+
+def test_what_flows_while_processes_start_does_not_count() -> None:
+    controller = Controller(Search(1, 16, 4))
+    controller.runs(1, 0.0)
+    for step in range(30):
+        controller.read(0.0, step * 0.01, starting=True)
+    assert controller.steady
+    assert not controller.news
+    for step in range(30, 40):
+        controller.read(10 * MB * max(0, step - 33) * 0.01, step * 0.01)
+    judged = controller.news[0]
+    assert isinstance(judged, Judged)
+    assert (judged.limit, judged.rate) == (1, pytest.approx(10 * MB))

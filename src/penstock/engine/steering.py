@@ -227,7 +227,7 @@ def sampled(state: State, event: Sampled) -> None:
             if event.delivered is None:
                 controller.cannot_read()
             else:
-                controller.read(event.delivered, state.now)
+                controller.read(event.delivered, state.now, starting=event.starting)
             _after(state, device, before)
 
 

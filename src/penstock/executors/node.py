@@ -219,8 +219,9 @@ class NodeExecutor:
 
     def sample(self, layer: str) -> Sampled:
         """How many bytes attempts have transferred on a layer."""
-        workers = (worker for seat in self._seats if seat.io for worker in seat.workers.values())
-        return Sampled(self.name, layer, self._meter.delivered(layer, workers))
+        workers = [worker for seat in self._seats if seat.io for worker in seat.workers.values()]
+        starting = any(worker.layer == layer and worker.busy and not worker.ready for worker in workers)
+        return Sampled(self.name, layer, self._meter.delivered(layer, workers), starting)
 
     def _is_warm(self, worker: Worker) -> Iterator[Event]:
         """A process takes tasks, or never will: perhaps it was the last that was waited for."""

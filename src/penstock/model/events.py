@@ -154,6 +154,8 @@ class Sampled(Struct, frozen=True):
     node: str
     layer: str
     delivered: float | None
+    #: the process of one of them does not take tasks yet
+    starting: bool = False
 
 
 class CancelRequested(Struct, frozen=True):

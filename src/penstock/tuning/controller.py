@@ -31,6 +31,8 @@ _GAP_GROWTH = 1.2
 #: a flow whose readings differ by this is none
 _BURSTS = 0.6
 _READINGS_FOR_BURSTS, _READINGS_FOR_LATE_BURSTS = 5, 12
+#: seconds after which bytes should flow from a process that has started
+_STARTING = 0.05
 #: readings and ends must agree to these
 _LEAST_AGREEMENT, _MOST_AGREEMENT = 0.7, 1.4
 #: a measurement this good is good enough…
@@ -99,6 +101,8 @@ class Controller:
         #: how long an attempt takes, the newest counting more
         self.seconds: float | None = None
         self._window: Window | None = None
+        #: bytes that had been transferred when that was last read, and until when processes start
+        self._delivered = self._starts_until = 0.0
         #: others use the device too: what it delivers says nothing of the limit
         self._rests = False
         self._gap = _FIRST_GAP
@@ -146,12 +150,20 @@ class Controller:
         if self.reading_at is None:
             self._look_at_ends(self._window, now)
 
-    def read(self, delivered: float, now: float) -> None:
-        """Attempts have transferred so many bytes, all together, ever."""
+    def read(self, delivered: float, now: float, *, starting: bool = False) -> None:
+        """Attempts have transferred so many bytes, all together, ever.
+
+        While the process of one of them is ``starting``, fewer run than it seems: what flowed up to now does not count.
+        """
         window = self._window
         if window is None or self.reading_at is None:
             return
         self.reading_at = now + self._gap
+        if starting:
+            self._starts_until = now + _STARTING
+        if starting or (now < self._starts_until and delivered == self._delivered):
+            window = self._window = Window(self.limit, now)
+        self._delivered = delivered
         window.read(now, delivered, self._load + self.running * (now - self._load_at))
         flow = window.flow()
         if flow is not None:

@@ -421,14 +421,16 @@ def test_a_second_run_does_not_learn_again(mode: str, tmp_path: Path, capfd: cap
     file = tmp_path / "tuning.json"
     settings: dict[str, Any] = {"io_executors": 16, "storage": congesting(tmp_path), "tuning": str(file)}
     with run(**settings):
-        company(tmp_path, "auto(0.625,10,2)", 40)
+        company(tmp_path, "auto(0.625,10,2)", 80)
     [first] = tuning(file)
+    assert [why for _, why in chosen(capfd.readouterr().err, "checkpoint_in_company")] == ["learned"], first
     with run(**settings):
-        assert company(tmp_path, "auto(0.625,10,2)", 16) <= 8
+        most = company(tmp_path, "auto(0.625,10,2)", 16)
     [second] = tuning(file)
-    assert second["measures"] == first["measures"] and second["learned"] == first["learned"]
+    assert most <= 8, (first, second)
+    assert (second["measures"], second["learned"]) == (first["measures"], first["learned"])
     told = chosen(capfd.readouterr().err, "checkpoint_in_company")
-    assert [why for _, why in told] == ["learned", "as earlier runs learned"]
+    assert [why for _, why in told] == ["as earlier runs learned"]
 
 
 @only_workers

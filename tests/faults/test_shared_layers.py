@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -16,7 +17,7 @@ from tests.own_place import user_environment
 from tests.patience import PATIENCE, eventually
 
 import penstock
-from penstock.executors.layer_table import LEASE
+from penstock.executors.layer_table import LEASE, LayerTable
 from penstock.observe.log import read_log
 from penstock.observe.records import LayerShared
 
@@ -88,6 +89,19 @@ class Place:
             return []
         lines = [line.split() for line in self.log.read_text().splitlines()]
         return [(name, float(begun), float(ended)) for name, begun, ended in lines]
+
+    def meet(self, count: int) -> None:
+        """Have attempts write nothing before so many programs use the layer: else one may be over first."""
+        table = LayerTable(str(self.mount))
+
+        def have_met() -> bool:
+            if not os.path.exists(table.path):
+                return False
+            with table.held() as held:
+                return len(held.others("")) == count
+
+        eventually(have_met)
+        (self.folder / "wait").unlink()
 
     def wait_for(self, name: str, count: int) -> None:
         """Until so many attempts of a program have ended."""
@@ -220,22 +234,30 @@ def test_attempts_under_way_are_counted_while_the_disk_stands_still(place: Place
     assert place.most_together({"a": 40, "b": 40}) == 40
 
 
+def files_on(mount: Path) -> dict[str, int]:
+    """The files that programs have written to a layer, and their sizes."""
+    sizes = {}
+    for folder, _, names in os.walk(mount):
+        for name in names:
+            if name.startswith(("a", "b")):
+                with contextlib.suppress(OSError):  # it goes home
+                    sizes[os.path.join(folder, name)] = os.lstat(os.path.join(folder, name)).st_size
+    return sizes
+
+
 def test_files_of_all_programs_together_fit_on_the_layer(place: Place) -> None:
     needs: dict[str, object] = {"storage_bw": 4, "storage_size": "1MB"}
-    programs = [place.start(name, 12, 0.1, needs, capacity="10MB") for name in "ab"]
+    (place.folder / "wait").touch()
+    programs = [place.start(name, 20, 0.1, needs, capacity="10MB") for name in "ab"]
+    place.meet(2)
     most = 0
     for _ in place.going_on():
-        if len(place.attempts()) == 24:
+        if len(place.attempts()) == 40:
             break
-        sizes = []
-        for folder, _, names in os.walk(place.mount):
-            for name in names:
-                if name.startswith(("a", "b")):
-                    try:
-                        sizes.append(os.lstat(os.path.join(folder, name)).st_size)
-                    except OSError:
-                        pass  # it goes home
-        most = max(most, sum(sizes))
+        assert not any(program.poll() for program in programs), end(*programs)
+        # What is there before and after some moment was there then; one look alone takes its time.
+        before, after = files_on(place.mount), files_on(place.mount)
+        most = max(most, sum(min(before[path], after[path]) for path in before.keys() & after.keys()))
     for program in programs:
         done(program)
     end(*programs)
@@ -246,8 +268,10 @@ def test_files_of_all_programs_together_fit_on_the_layer(place: Place) -> None:
 def test_of_two_descriptions_the_smaller_counts(place: Place) -> None:
     link = place.folder / "link"
     link.symlink_to(place.mount)
+    (place.folder / "wait").touch()
     first = place.start("a", 40, 0.2, {"storage_bw": 8})
     second = place.start("b", 40, 0.2, {"storage_bw": 8}, bandwidth="16MB/s", mount=str(link))
+    place.meet(2)
     for program in (first, second):
         done(program)
     said = end(first, second)

@@ -214,7 +214,8 @@ TUNERS = pytest.mark.parametrize("tuner", ["adaptive", "published"])
 @pytest.mark.parametrize("deaths", [1, 4])
 def test_epoch_closes_though_processes_of_its_tasks_end(disk: Path, home: Path, tally: Tally, deaths: int) -> None:
     runtime = start(layer("disk", disk), io_executors=4, tuner="published")
-    futures = [tasks.learn(home / f"{number}", number, deaths, tally) for number in range(12)]
+    learn = tasks.learn.with_options(retries=deaths)  # all of them may meet the same task
+    futures = [learn(home / f"{number}", number, deaths, tally) for number in range(12)]
     penstock.wait(futures, timeout=60)
     penstock.barrier()
     tuners = list(runtime.driver.engine.state.tuners.values())

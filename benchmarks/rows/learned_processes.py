@@ -1,7 +1,7 @@
 """What a learned ``storage_bw`` costs over the best static one with real processes: on emulated devices, and on a disk.
 
 The best number of streams of a device is the simulator's; that of the disk that is there is looked for, for it is not
-known. `python -m benchmarks.rows.learned_processes` prints each scenario.
+known. What each scenario takes is told on the way, and in the details.
 """
 
 import statistics
@@ -53,6 +53,7 @@ ROWS = [
 def main() -> None:
     quick = "--quick" in sys.argv
     first, second, over_plain = [], [], []
+    told: dict[str, float] = {}
     for scenario in scenarios():
         if scenario.name not in (SOME[:2] if quick else SOME):
             continue
@@ -65,10 +66,11 @@ def main() -> None:
         first.append(100 * (took / best - 1))
         second.append(100 * (again / best - 1))
         over_plain.append(100 * (took / plain - 1))
+        told |= {f"{scenario.name}, first run": first[-1], f"{scenario.name}, second run": second[-1]}
         words = f"first {first[-1]:.0f}, second {second[-1]:.0f}, plain {100 * (plain / best - 1):.0f} %"
-        print(f"{scenario.name}, {TASKS} tasks, best {streams}: {words}", file=sys.stderr, flush=True)
+        print(f"{scenario.name}, {TASKS} tasks, best {streams}: {words}", flush=True)
     figures = {"regret_first": statistics.fmean(first), "regret_second": statistics.fmean(second)}
-    emit(figures | {"regret_over_plain": max(over_plain), "regret_disk": _on_disk(1 if quick else TURNS)})
+    emit(told | figures | {"regret_over_plain": max(over_plain), "regret_disk": _on_disk(1 if quick else TURNS)})
 
 
 def _static(streams: int) -> str:
@@ -86,7 +88,7 @@ def _on_disk(turns: int) -> float:
         times = {name: [seconds(Path(folder), files, way) for _ in range(turns)] for name, way in ways.items()}
     medians = {name: statistics.median(taken) for name, taken in times.items()}
     learned = medians.pop(AUTO)
-    print("the real disk:", {name: round(one, 2) for name, one in medians.items()}, file=sys.stderr, flush=True)
+    print("the real disk:", {name: round(one, 2) for name, one in medians.items()}, flush=True)
     return 100 * (learned / min(medians.values()) - 1)
 
 

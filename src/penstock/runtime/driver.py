@@ -24,7 +24,7 @@ from penstock.data.segments import Segments
 from penstock.engine.engine import Engine
 from penstock.engine.sharing import Usage
 from penstock.engine.state import TaskRecord
-from penstock.errors import PenstockError, RuntimeStopped
+from penstock.errors import InternalError, PenstockError, RuntimeStopped
 from penstock.executors.node import NodeExecutor
 from penstock.model import commands, events
 from penstock.model.commands import Launch, Settle
@@ -34,6 +34,7 @@ from penstock.model.resources import StorageLayer
 from penstock.model.tasks import Failure, FailureKind
 from penstock.own_threads import OwnThread
 from penstock.runtime.drain_view import DrainView
+from penstock.runtime.failures import defect
 from penstock.runtime.housekeeping import Housekeeping, not_home
 from penstock.runtime.recorder import Recorder
 from penstock.runtime.settling import Settling, Waiter
@@ -138,7 +139,11 @@ class Driver(Settling):
         now = time.monotonic()
         if self.released or self.released_segments:
             self._let_go(now)
-        self._process([event], now)
+        try:
+            self._process([event], now)
+        except Exception as error:
+            self._note_defect(error)
+            raise
         if self._asleep_until > now + _SOON and self._may_be_due():
             self._wake_in_time()
 
@@ -336,19 +341,28 @@ class Driver(Settling):
                         self._let_go(time.monotonic())
                     self._tick()
                 self.after()
+                if self._broken is not None:
+                    self._break(self._broken)
+                    return
         except BaseException as error:
             self._break(error)
             raise
 
+    def _note_defect(self, error: Exception) -> None:
+        """Something was begun and not ended, in whatever thread: the control thread gives everything up."""
+        if isinstance(error, InternalError) or not isinstance(error, PenstockError):
+            self._broken = self._broken or error
+            self._changed.notify_all()
+            self.wake()
+
     def _break(self, error: BaseException) -> None:
         """Our own fault: nobody may wait for ever for what will not come."""
         self._broken = error
-        message = f"a thread of Penstock ended with {type(error).__name__}: {error}; please report this"
-        self._give_up(Failure(FailureKind.EXCEPTION, message, path=("penstock",)))
+        self._give_up(Failure(FailureKind.EXCEPTION, defect(error), path=("penstock",)))
 
     def _check_broken(self) -> None:
         if self._broken is not None:
-            raise PenstockError("a thread of Penstock ended with an error") from self._broken
+            raise PenstockError(defect(self._broken)) from self._broken
 
     def _poll_eagerly(self, executor: NodeExecutor) -> list[tuple[int, int]]:
         """Look a while before going to sleep if somebody waits: waking up can cost more than a short task."""

@@ -7,7 +7,7 @@ import pickle
 from penstock import errors
 from penstock.model.tasks import PROGRAM, UNKNOWN, Failure, FailureKind
 
-__all__ = ["as_exception", "own_exception"]
+__all__ = ["as_exception", "defect", "own_exception"]
 
 _KINDS: dict[FailureKind, type[Exception]] = {
     FailureKind.RETURNS: errors.ReturnsMismatch,
@@ -76,3 +76,8 @@ def _story(failure: Failure) -> str:
     if failure.output:
         text += f"\n\nLast lines that this worker printed, for this task or earlier ones:\n{failure.output}"
     return text
+
+
+def defect(error: BaseException) -> str:
+    """What is said of an error of our own."""
+    return f"an error inside Penstock, {type(error).__name__}: {error}; please report this"

@@ -289,3 +289,81 @@ with penstock.Runtime(cpus=1):
 
 def test_what_cannot_be_loaded_is_named(script: Any) -> None:
     script(UNLOADABLE)
+
+
+ENUMS = """
+import enum
+import penstock
+from penstock import task
+
+class Planet(enum.Enum):
+    MERCURY = (3.3, 2.4)
+    EARTH = (5.9, 6.4)
+    HOME = (5.9, 6.4)
+    def __init__(self, mass, radius):
+        self.mass = mass
+        self.others = [self]
+    def doubled(self):
+        return 2 * self.mass
+
+class Level(enum.IntEnum):
+    LOW = 1, "low"
+    HIGH = 2, "high"
+    def __new__(cls, number, label):
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.label = label
+        return member
+
+class Name(str, enum.Enum):
+    FIRST = "a", 1
+    SECOND = "b", 2
+    ALIAS = "a", 1
+    def __new__(cls, text, place):
+        member = str.__new__(cls, text)
+        member._value_ = place
+        member.place = place
+        return member
+
+class Right(enum.Flag):
+    READ = enum.auto()
+    WRITE = enum.auto()
+    BOTH = READ | WRITE
+
+class Shape(enum.Enum):
+    @property
+    def shown(self):
+        return self.name.lower()
+
+class Round(Shape):
+    CIRCLE = enum.auto()
+    ELLIPSE = enum.auto()
+
+def look():
+    return [
+        Planet.EARTH.mass, Planet.HOME is Planet.EARTH, Planet((3.3, 2.4)).name, Planet.MERCURY.doubled(),
+        Planet.EARTH.others[0] is Planet.EARTH, list(Planet.__members__),
+        Level.HIGH.label, Level.HIGH + 1, Level(1).label, Level.LOW < Level.HIGH, [*Level],
+        Name.FIRST.place, Name["ALIAS"] is Name.FIRST, Name(2).upper(), list(Name.__members__),
+        Right["BOTH"], Right.READ | Right.WRITE is Right.BOTH, Right.READ in Right.BOTH, [*Right],
+        Round.ELLIPSE.shown, Round(1), [*Round],
+    ]
+
+looked = task(returns=1)(look)
+
+@task(returns=1)
+def same(*members):
+    return members
+
+with penstock.Runtime({settings}):
+    expected = look()
+    assert penstock.wait_on(looked()) == expected, (penstock.wait_on(looked()), expected)
+    members = *Planet, *Level, *Name, *Right, *Round
+    assert all(one is other for one, other in zip(penstock.wait_on(same(*members)), members, strict=True))
+    assert look() == expected
+"""
+
+
+@pytest.mark.parametrize("settings", ["cpus=2", "mode='inline'", "cpus=2, strict=True"])
+def test_members_of_enums_are_what_they_were_made_of(script: Any, settings: str) -> None:
+    script(ENUMS.replace("{settings}", settings))

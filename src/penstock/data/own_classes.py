@@ -15,6 +15,7 @@ earlier brings the class as it was then: who only passes a class on knows no bet
 from __future__ import annotations
 
 import dis
+import enum
 import functools
 import sys
 import weakref
@@ -22,6 +23,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from penstock.data import own_enums
 from penstock.data.wrapped import teach_wrapped
 
 __all__ = ["leave_own_classes", "set_state_if_new"]
@@ -53,10 +55,15 @@ def leave_own_classes() -> None:
         if cls not in tracked:  # it has not come from anywhere, nor been sent before
             made_here.add(cls)
         reduced: tuple[Any, ...] = reduce(cls)
+        if issubclass(cls, enum.Enum):
+            as_known = cls in made_here or _is_own(cls)
+            return (own_enums.make_enum, *reduced[1:-1], set_enum if as_known else set_enum_if_new)
         return reduced if cls in made_here or _is_own(cls) else (*reduced[:-1], set_state_if_new)
 
     cloudpickle._dynamic_class_reduce = reduce_as_known
     cloudpickle._class_getnewargs = _with_slots(cloudpickle._class_getnewargs)
+    cloudpickle._enum_getnewargs = own_enums.with_members(cloudpickle._enum_getnewargs)
+    cloudpickle._enum_getstate = own_enums.with_attributes(cloudpickle._enum_getstate)
     for name in ("_make_skeleton_class", "_make_skeleton_enum"):
         setattr(cloudpickle, name, _unless_known(getattr(cloudpickle, name), cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID))
 
@@ -70,6 +77,23 @@ def set_state_if_new(cls: type, state: tuple[dict[str, Any], dict[str, Any]]) ->
         return cls
     given: type = cloudpickle._class_setstate(cls, state)
     return given
+
+
+def set_enum(cls: type, state: tuple[dict[str, Any], dict[str, Any]]) -> type:
+    """The same for an enum as its own process knows it, whose state are the attributes of its members as well."""
+    from cloudpickle import cloudpickle
+
+    return _with_members(cloudpickle._class_setstate(cls, state), state)
+
+
+def set_enum_if_new(cls: type, state: tuple[dict[str, Any], dict[str, Any]]) -> type:
+    return _with_members(set_state_if_new(cls, state), state)
+
+
+def _with_members(cls: type, state: tuple[dict[str, Any], dict[str, Any]]) -> type:
+    if not _is_own(cls):
+        own_enums.set_members(cls, state[1])
+    return cls
 
 
 def _with_slots(arguments: Callable[[type], tuple[Any, ...]]) -> Callable[[type], tuple[Any, ...]]:

@@ -315,3 +315,14 @@ def test_any_row_of_calls_is_like_sequential_execution(steps: list[tuple[str, st
         assert sorted(os.listdir(data)) == sorted(state)
     finally:
         shutil.rmtree(place)
+
+
+def test_two_names_of_one_file_stay_that_when_the_directory_is_updated(folder: Path) -> None:
+    os.mkdir("tree")
+    Path("tree", "one").write_text("old ")
+    os.link("tree/one", "tree/other")
+    os.symlink("one", "tree/link")
+    add("tree", "one", "and new")
+    barrier()
+    assert tree("tree") == dict.fromkeys(["link", "one", "other"], "old and new")
+    assert os.path.samefile("tree/one", "tree/other") and os.path.islink("tree/link")

@@ -112,9 +112,16 @@ def copy_file(source: str, target: str) -> None:
 
 
 def copy_directory(source: str, target: str) -> None:
-    """Copy a directory with all that is in it; links stay links."""
+    """Copy a directory with all that is in it; links stay links, and what is one file under two names stays one."""
+    copies: dict[tuple[int, int], str] = {}
 
     def copy(old: str, new: str) -> str:
+        about = os.lstat(old)
+        first = copies.setdefault((about.st_dev, about.st_ino), new) if about.st_nlink > 1 else new
+        if first is not new:
+            with contextlib.suppress(OSError):
+                os.link(first, new)
+                return new
         copy_file(old, new)
         return new
 

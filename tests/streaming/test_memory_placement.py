@@ -123,6 +123,36 @@ def test_a_permanent_file_is_delivered_while_the_workflow_runs(flow: Flow, tmp_p
     assert flow.read("first.txt") == "one\n"
 
 
+@pytest.mark.parametrize("way", ["own view", "copies"])
+def test_the_mode_is_that_which_a_file_has_in_the_end(flow: Flow, tmp_path: Path, way: str) -> None:
+    """Who makes it may let others read it, or not, after it was brought home."""
+    if way == "copies":
+        flow.prefix = refusing_own_mounts()
+    else:
+        need_own_mounts()
+    told = tmp_path / "told"
+    flow.toml(
+        f"""
+        name = "early"
+        permanent = ["secret", "program"]
+        [[step]]
+        name = "make"
+        command = "echo one > secret; echo two > program; {once(told)}; chmod 600 secret; chmod 755 program"
+        output = ["secret", "program"]
+        [[step.stream]]
+        files = ["secret", "program"]
+        commit = "on_close"
+        """
+    )
+    process = flow.start("run", "flow.toml", "--memory")
+    home = flow.folder.parent / ".work.penstock" if way == "copies" else flow.folder
+    eventually(lambda: (home / "secret").exists() and (home / "program").exists())
+    told.touch()
+    flow.ended(process).expect()
+    modes = [(flow.folder / name).stat().st_mode & 0o7777 for name in ("secret", "program")]
+    assert modes == [0o600, 0o755]
+
+
 def test_steps_see_inputs_and_may_rewrite_old_outputs(flow: Flow) -> None:
     flow.write("in/data.txt", "data\n")
     flow.write("copy.txt", "old\n")

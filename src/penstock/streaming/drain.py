@@ -34,7 +34,7 @@ _MOST = 1000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 #: what a delivered file was like, to notice that it has changed since
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, ...]
 
 
 class _Copy(NamedTuple):
@@ -212,7 +212,7 @@ def _look(path: str) -> os.stat_result | None:
 
 
 def _stamp(about: os.stat_result) -> _Stamp:
-    return about.st_size, about.st_mtime_ns, about.st_ino
+    return about.st_size, about.st_mtime_ns, about.st_ino, about.st_mode, about.st_uid, about.st_gid
 
 
 def _make_parents(source: str, target: str, folders: set[str]) -> None:

@@ -58,7 +58,7 @@ def make_enum(*args: Any) -> type:
     known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
     if known is not None:
         return known
-    kind = type(bases[-1])
+    kind: Any = type(bases[-1])
     namespace = kind.__prepare__(name, bases)
     if contents is not None:
         namespace["__new__"] = _maker(members, contents)

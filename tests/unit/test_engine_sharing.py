@@ -13,6 +13,7 @@ from penstock.model.commands import Claim, Command, Launch
 from penstock.model.events import BudgetChanged, LayerShared, Submitted, Ticked
 from penstock.model.resources import Auto, StorageLayer
 from penstock.model.tasks import TaskSpec
+from penstock.tuning.registry import Delivered, Delivery
 
 
 @dataclass
@@ -33,8 +34,8 @@ class Shared:
         return next(one for one in self.rig.engine.state.ledger.devices() if one.name == name)
 
 
-def shared(*layers: StorageLayer, executors: int = 8) -> Shared:
-    one = Shared(StorageRig(*layers, executors=executors))
+def shared(*layers: StorageLayer, executors: int = 8, lanes: int = 1, **rules: object) -> Shared:
+    one = Shared(StorageRig(*layers, executors=executors, lanes=lanes, **rules))
     for layer in layers or (FAST, SLOW):
         one.tell(0, layer.name, closed=True)
     return one
@@ -126,9 +127,15 @@ def test_nobody_is_refused_for_want_of_what_other_programs_have() -> None:
     assert launched(one.tell(40, others=1)) == [1]
 
 
+def known(best: int) -> dict[tuple[str, str], Delivery]:
+    """What an earlier run has seen the first layer deliver."""
+    curve = (Delivered(best, FAST.bandwidth, 0.01),)
+    return {("writes", "fast"): Delivery("writes", "fast", FAST.bandwidth, 8, best, curve, True, 0.01, 50)}
+
+
 def test_learned_constraints_have_their_part_of_the_limit_and_learn_nothing_meanwhile() -> None:
-    one = shared(FAST)
-    for _ in range(8):
+    one = shared(FAST, deliveries=known(6))
+    for _ in range(20):
         one.call(io(auto=Auto()))
     alone = len(launched(one.tell(100)))
     device = one.device()
@@ -140,7 +147,20 @@ def test_learned_constraints_have_their_part_of_the_limit_and_learn_nothing_mean
     for task in list(device.holders):
         one.rig.wrote(task, size=1000)
     assert device.controller.limit == limit
-    assert len(device.holders) == max(1, limit // 2) <= alone
+    assert len(device.holders) == limit // 2 == 3 < alone
+
+
+def test_before_anything_is_learned_as_many_run_beside_others_as_there_are_cores() -> None:
+    one = shared(FAST, lanes=3)
+    for _ in range(20):
+        one.call(io(auto=Auto()))
+    for _ in range(5):
+        one.tell(50, others=1)
+        device = one.device()
+        assert len(device.holders) == 3
+        assert sum(task.bandwidth for task in device.holders.values()) <= 50 * MB
+        for task in list(device.holders):
+            one.rig.wrote(task, size=1000)
 
 
 @pytest.mark.parametrize("bw", [10, 100])

@@ -279,8 +279,8 @@ class DeviceRecord:
         assert self.controller is not None
         whole = self.layer.bandwidth
         ours = self.controller.limit
-        if self.others or self.owed:  # the limit is that of the device: of it, we have as much as of the bandwidth
-            ours = int(ours * (whole - self.others - self.owed) / whole)
+        if self.others or self.owed:
+            ours = self.controller.limit_beside_others((whole - self.others - self.owed) / whole)
         return max(1, ours - (len(self.holders) - len(self.sharers)))
 
     def next_share(self) -> float | None:

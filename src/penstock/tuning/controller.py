@@ -116,6 +116,16 @@ class Controller:
         """Attempts that may run at a time."""
         return self.search.limit
 
+    def limit_beside_others(self, part: float) -> int:
+        """The same while others use the device too, and this program has such a part of it.
+
+        What was found best is best for all together. Before that nothing is known, nor can it be learned beside them:
+        then as many run as in a program that knows nothing of I/O.
+        """
+        search = self.search
+        ours = int(search.limit * part)
+        return max(ours, search.start) if search.phase is Phase.RAMP else ours
+
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def runs(self, running: int, now: float) -> None:

@@ -205,3 +205,32 @@ def test_a_program_that_is_started_by_hand_sees_the_same_or_is_refused(flow: Flo
     flow.ended(server).expect()
     assert ended.expect().out == f"{flow.folder}\nconsumer.py\nflow.toml\nnew\nold\nproducer.py\n"
     assert flow.read("new") == "1\n" and not (flow.folder / "old").exists()
+
+
+LINKED = """
+    name = "linked"
+    permanent = ["*"]
+    [[step]]
+    name = "write"
+    command = "echo new > b; echo more >> in/d"
+    output = ["b", "in/d"]
+    [[step]]
+    name = "read"
+    command = "cat a in/c > seen; stat -c %h a b in/c in/d >> seen; cat untouched e >> seen"
+    input = ["a", "b", "in/c", "in/d"]
+    output = ["seen"]
+"""
+
+
+def test_two_names_of_a_file_that_exists_are_one_file(flow: Flow) -> None:
+    def seen(*way: str) -> str:
+        build(flow)
+        flow.toml(LINKED)
+        for one, other in (("a", "b"), ("in/c", "in/d"), ("untouched", "e")):
+            flow.write(one, f"old {one}\n")
+            os.link(flow.folder / one, flow.folder / other)
+        flow.run(*way).expect()
+        assert os.path.samefile(flow.folder / "untouched", flow.folder / "e")
+        return flow.read("seen")
+
+    assert seen("--memory") == seen("--batch")

@@ -155,14 +155,20 @@ class PrivateView:
         self._mounted.append(self.root)
         os.rmdir(os.path.join(self.root, self._staging))  # programs do not see it from now on
         shutil.copystat(self.home, self.source)
-        for name in self._existing(".", is_excluded):
+        linked: dict[tuple[int, int], list[str]] = {}
+        for entry, name in self._existing(".", is_excluded):
             if is_excluded(name):
                 bind(os.path.join(self.home, name), os.path.join(self.root, name))
                 self._mounted.append(os.path.join(self.root, name))
+            elif (about := entry.stat(follow_symlinks=False)).st_nlink > 1:
+                linked.setdefault((about.st_dev, about.st_ino), []).append(name)
             elif is_output(name):
                 self._copy_up(name)
+        for names in linked.values():
+            if any(map(is_output, names)):
+                self._copy_up_linked(*names)
 
-    def _existing(self, folder: str, is_excluded: Callable[[str], bool]) -> Iterator[str]:
+    def _existing(self, folder: str, is_excluded: Callable[[str], bool]) -> Iterator[tuple[os.DirEntry[str], str]]:
         """Files that exist, and directories that are excluded."""
         for entry in os.scandir(os.path.join(self.home, folder)):
             name = entry.name if folder == "." else f"{folder}/{entry.name}"
@@ -170,11 +176,11 @@ class PrivateView:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if is_excluded(name):
-                    yield name
+                    yield entry, name
                 else:
                     yield from self._existing(name, is_excluded)
             elif entry.is_file(follow_symlinks=False) and not is_excluded(name):
-                yield name
+                yield entry, name
 
     def _copy_up(self, name: str) -> None:
         """Have an old output in memory before anybody opens it: who reads and who rewrites it must have one file."""
@@ -187,6 +193,15 @@ class PrivateView:
             )
         with contextlib.suppress(PermissionError):  # who may not write to it does not rewrite it
             os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+
+    def _copy_up_linked(self, first: str, *others: str) -> None:
+        """The same for a file of several names: each would become a file of its own when it is written to."""
+        self._copy_up(first)
+        for name in others:
+            path = os.path.join(self.root, name)
+            with contextlib.suppress(PermissionError):
+                os.unlink(path)
+                os.link(os.path.join(self.root, first), path)
 
     def changes(self) -> Changes:
         """What the programs have done to the user's directory so far, as it would be without this view."""

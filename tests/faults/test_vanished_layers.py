@@ -15,6 +15,7 @@ from tests.patience import eventually
 
 import penstock
 from penstock import ConfigError, Runtime, task
+from penstock.executors.layer_files import LayerFolder
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -78,6 +79,26 @@ def test_a_directory_that_somebody_made_in_its_place_is_not_the_layer(tmp_path: 
         write(tmp_path / "two", 2).result()
     end(lost=True)
     assert remains(fast) == []
+
+
+def test_who_looks_for_a_vanished_layer_is_not_taken_for_a_full_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several tasks look at a time; a full layer would be waited for."""
+    folder, real = LayerFolder(str(tmp_path), "penstock-1-2-ab"), os.rmdir
+
+    def look() -> None:
+        with pytest.raises(FileNotFoundError, match="what this run had there is gone"):
+            folder.make_room_for(folder.finished("file", 1, 1, temp=False))
+
+    def rmdir(path: str) -> None:
+        monkeypatch.undo()
+        look()  # another one, in the middle of the first one's look
+        real(path)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    look()
+    assert remains(tmp_path) == []
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["in use", "not used yet"])

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import re
+import tempfile
 import zlib
 
 from penstock.executors.disposable import RECORD, hold, let_go
@@ -107,11 +108,10 @@ class LayerFolder:
 
     def _explain_absence(self) -> None:
         """The program reserves the layer before anybody writes there: either it could not, or that is gone."""
-        try:
-            os.mkdir(self.root, mode=0o700)
-        except FileExistsError:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.root) from None  # not even for the record
-        os.rmdir(self.root)
+        if os.path.isdir(self.root):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.root)  # not even for the record
+        # Says what is wrong with the mount, if it is there. Nobody else makes this one: several may ask at a time.
+        os.rmdir(tempfile.mkdtemp(prefix=".penstock-", dir=self.mount))
         raise FileNotFoundError(errno.ENOENT, "what this run had there is gone; was it unmounted?", self.root)
 
     def remove_if_empty(self) -> bool:

@@ -298,10 +298,18 @@ def test_settings_in_pyproject_are_refused(tmp_path: Path) -> None:
     assert settings_file("penstock.toml", str(inner)) == str(inner / "penstock.toml")
 
 
-@pytest.mark.parametrize("given", ["missing/penstock.toml", "."])
+@pytest.mark.parametrize("given", ["missing/penstock.toml", ".", "pipe", "link"])
 def test_files_that_cannot_be_written_are_refused_early(tmp_path: Path, given: str) -> None:
+    """A pipe, or a device, would be waited for, and then replaced."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
     with pytest.raises(ConfigError, match="cannot write"):
         settings_file(given, str(tmp_path))
+
+
+def test_a_link_to_a_file_that_is_not_there_yet_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("penstock.toml")
+    assert settings_file("link", str(tmp_path)) == str(tmp_path / "link")
 
 
 def test_a_layer_is_named_after_its_mount_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import logging
 import os
+import socket
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -126,6 +130,68 @@ def test_a_damaged_file_is_set_aside(path: str, content: bytes, how: str, caplog
     assert Path(path + ".damaged").read_bytes() == content
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert path in caplog.text
+
+
+@pytest.fixture(params=["pipe", "folder", "socket", "device", "link to a pipe"])
+def no_file(path: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The path of something that is not a regular file, alone in its folder or with what it leads to."""
+    os.makedirs(os.path.dirname(path))
+    with contextlib.ExitStack() as until_tested:
+        match request.param:
+            case "pipe":
+                os.mkfifo(path)
+            case "folder":
+                os.mkdir(path)
+            case "socket":
+                here = os.getcwd()
+                os.chdir(os.path.dirname(path))  # the name of a socket must be short
+                try:
+                    until_tested.enter_context(socket.socket(socket.AF_UNIX)).bind(os.path.basename(path))
+                finally:
+                    os.chdir(here)
+            case "device":
+                try:
+                    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+                except PermissionError:
+                    pytest.skip("only root may make a device")
+            case _:
+                os.mkfifo(path + ".pipe")
+                os.symlink("tuning.json.pipe", path)
+        yield path
+
+
+def test_what_is_not_a_regular_file_is_neither_read_nor_moved_nor_replaced(
+    no_file: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = os.path.dirname(no_file)
+    before = {name: os.lstat(os.path.join(folder, name)) for name in os.listdir(folder)}
+    with caplog.at_level(logging.WARNING, "penstock"):
+        assert tuning_cache(no_file).load() == {}
+        tuning_cache(no_file).save([entry()])
+    with pytest.raises(OSError, match="regular file"):
+        tuning_cache(no_file).clear()
+    assert len(caplog.records) == 2
+    assert no_file in caplog.text
+    after = {name: os.lstat(os.path.join(folder, name)) for name in os.listdir(folder)}
+    assert {name: (one.st_ino, one.st_mode) for name, one in after.items()} == {
+        name: (one.st_ino, one.st_mode) for name, one in before.items()
+    }
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{"], ids=["new", "empty", "cut"])
+def test_a_link_to_the_file_stays_a_link(path: str, tmp_path: Path, content: bytes | None) -> None:
+    team = tmp_path / "team" / "registry.json"
+    os.makedirs(os.path.dirname(path))
+    os.symlink(team, path)
+    if content is not None:
+        team.parent.mkdir()
+        team.write_bytes(content)
+    tuning_cache(path).save([entry("a")])
+    tuning_cache(str(team)).save([entry("b")])
+    assert os.readlink(path) == str(team)
+    assert not team.is_symlink()
+    assert names(path) == names(str(team)) == {("a", "ssd"), ("b", "ssd")}
+    assert os.listdir(os.path.dirname(path)) == ["tuning.json"]  # the lock and what is set aside are beside the file
 
 
 def test_a_cache_that_cannot_be_written_is_told_and_forgiven(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,15 +1,18 @@
 """What runs learn about functions and outlives them, as JSON in the user's cache directory: one file per kind.
 
 Several runs may end at once: a save holds a lock on a side file while it reads, merges and replaces the file by
-rename. It is only a cache: a run never fails because of it; it says so in the log and goes on without.
+rename. It is only a cache: a run never fails because of it; it says so in the log and goes on without. A link to the
+file stays a link. What is no regular file (a device, a pipe) is left alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -87,6 +90,11 @@ class CacheFile(Generic[E]):
         self._form: Any = _File[kind]  # type: ignore[valid-type]
         self._what = what
 
+    @property
+    def _place(self) -> str:
+        """Where the file really is."""
+        return os.path.realpath(self.path)
+
     def load(self) -> dict[tuple[str, str], E]:
         """What is known, by function and layer; empty if there is nothing or it cannot be read."""
         return {_key(record.entry): record.entry for record in self.records()}
@@ -112,7 +120,7 @@ class CacheFile(Generic[E]):
         if not entries:
             return
         try:
-            os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
+            os.makedirs(os.path.dirname(self._place), mode=0o700, exist_ok=True)
             with self._locked():
                 kept = {_key(record.entry): record for record in self._read_or_set_aside()}
                 now = _now()
@@ -139,7 +147,8 @@ class CacheFile(Generic[E]):
 
     def _read(self) -> list[Record[E]]:
         try:
-            with open(self.path, "rb") as file:
+            with open(self._place, "rb", opener=_open_at_once) as file:
+                _refuse_unless_regular(os.fstat(file.fileno()))
                 content = file.read()
         except FileNotFoundError:
             return []
@@ -153,8 +162,8 @@ class CacheFile(Generic[E]):
         try:
             return self._read()
         except _Corrupt as error:
-            aside = f"{self.path}.damaged"
-            os.replace(self.path, aside)
+            aside = f"{self._place}.damaged"
+            os.replace(self._place, aside)
             _logger.warning(
                 "cannot understand %s in %s (%s): moved to %s, learning again", self._what, self.path, error, aside
             )
@@ -163,15 +172,15 @@ class CacheFile(Generic[E]):
     def _write(self, kept: Iterable[Record[E]]) -> None:
         """Replace the file in one step, durably."""
         content = msgspec.json.encode(_File(sorted(kept, key=lambda record: _key(record.entry))))
-        folder = os.path.dirname(self.path) or "."
-        prefix = f".{os.path.basename(self.path).partition('.')[0]}-"
+        folder, name = os.path.split(self._place)
+        prefix = f".{name.partition('.')[0]}-"
         descriptor, temporary = tempfile.mkstemp(prefix=prefix, dir=folder)
         try:
             with open(descriptor, "wb") as file:
                 file.write(msgspec.json.format(content, indent=1))
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, self.path)
+            os.replace(temporary, self._place)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -185,7 +194,9 @@ class CacheFile(Generic[E]):
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other saves out. The lock is not on the file itself, which is replaced under it."""
-        lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        with contextlib.suppress(FileNotFoundError):  # before there is a lock beside a device
+            _refuse_unless_regular(os.lstat(self._place))
+        lock = os.open(f"{self._place}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             deadline = time.monotonic() + _PATIENCE
             while True:
@@ -204,6 +215,17 @@ class CacheFile(Generic[E]):
                 fcntl.flock(lock, fcntl.LOCK_UN)
         finally:
             os.close(lock)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe that nobody writes to would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _refuse_unless_regular(found: os.stat_result) -> None:
+    """What else has that name is not ours to read, to move or to replace: ``/dev/null``, for instance."""
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file")
 
 
 def _now() -> datetime:

@@ -97,7 +97,8 @@ def settings_file(given: str | None, here: str) -> str:
             "or use --no-write and add the layer by hand"
         )
     folder = os.path.dirname(os.path.realpath(path))
-    if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
+    is_other = os.path.exists(path) and not os.path.isfile(path)  # a folder, or a device, which is not to be replaced
+    if is_other or not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write {path}; name another file with --file, or use --no-write")
     return path
 

@@ -113,7 +113,7 @@ def test_two_processes_that_save_at_once_lose_nothing(path: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"\xff\xfe", b'{"entries": [{"entry": {}}]}', b'{"entries": [], "version": 2}'],
+    [b"", b"{", b"[]", b"\xff\xfe", b'{"entries": [{"entry": {}}]}', b'{"entries": [], "version": "x"}'],
     ids=["empty", "cut", "list", "bytes", "fields", "version"],
 )
 @pytest.mark.parametrize("how", ["load", "save", "clear"])
@@ -192,6 +192,20 @@ def test_a_link_to_the_file_stays_a_link(path: str, tmp_path: Path, content: byt
     assert not team.is_symlink()
     assert names(path) == names(str(team)) == {("a", "ssd"), ("b", "ssd")}
     assert os.listdir(os.path.dirname(path)) == ["tuning.json"]  # the lock and what is set aside are beside the file
+
+
+@pytest.mark.parametrize("content", [b'{"version": 2}', b'{"entries": [{"new": "fields"}], "version": 2}'])
+def test_the_file_of_another_version_is_left_to_it(path: str, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    os.makedirs(os.path.dirname(path))
+    Path(path).write_bytes(content)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        assert tuning_cache(path).load() == {}
+        tuning_cache(path).save([entry()])
+    with pytest.raises(OSError, match="format 2, of another version"):
+        tuning_cache(path).clear()
+    assert Path(path).read_bytes() == content
+    assert sorted(os.listdir(os.path.dirname(path))) == ["tuning.json", "tuning.json.lock"]
+    assert len(caplog.records) == 2
 
 
 def test_a_cache_that_cannot_be_written_is_told_and_forgiven(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,8 @@
 
 Several runs may end at once: a save holds a lock on a side file while it reads, merges and replaces the file by
 rename. It is only a cache: a run never fails because of it; it says so in the log and goes on without. A link to the
-file stays a link. What is no regular file (a device, a pipe) is left alone.
+file stays a link. What is no regular file (a device, a pipe), or has the format of another version of Penstock, is
+left alone.
 """
 
 from __future__ import annotations
@@ -53,8 +54,14 @@ class Record(Struct, Generic[E], frozen=True):
 
 class _File(Struct, Generic[E], frozen=True):
     entries: list[Record[E]]
-    #: of the format; another one is as good as unreadable
+    #: of the format
     version: Literal[1] = 1
+
+
+class _AnyFile(Struct, frozen=True):
+    """What a file says in every format."""
+
+    version: int
 
 
 class _Corrupt(Exception):
@@ -155,6 +162,7 @@ class CacheFile(Generic[E]):
         try:
             found: _File[E] = msgspec.json.decode(content, type=self._form)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            _refuse_another_version(content)
             raise _Corrupt(str(error)) from None
         return found.entries
 
@@ -226,6 +234,18 @@ def _refuse_unless_regular(found: os.stat_result) -> None:
     """What else has that name is not ours to read, to move or to replace: ``/dev/null``, for instance."""
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
+
+
+def _refuse_another_version(content: bytes) -> None:
+    """What another version keeps is of use to it: two that set each other's aside in turn would both keep nothing."""
+    try:
+        version = msgspec.json.decode(content, type=_AnyFile).version
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return  # damaged, then
+    if version != 1:
+        raise OSError(
+            errno.EINVAL, f"has format {version}, of another version of Penstock; this one needs another file"
+        )
 
 
 def _now() -> datetime:

@@ -137,6 +137,18 @@ def test_a_later_run_begins_at_the_best() -> None:
     assert outcome.makespan <= 1.05 * best_static(200)
 
 
+def test_a_device_of_which_nothing_holds_any_more_leaves_nothing_to_later_runs() -> None:
+    """What was measured was measured wrongly, and the run ended before it was measured again."""
+    simulation = Watched([node()], writes("auto", 200))
+    simulation.run_to_the_end()
+    steered = simulation.engine.state.steered
+    assert deliveries_of(steered)
+    for device in steered:
+        assert device.controller is not None and isinstance(device.controller.search, Search)
+        device.controller.search.forget()
+    assert deliveries_of(steered) == []
+
+
 def test_what_is_known_of_another_device_is_of_no_use() -> None:
     first = Watched([node()], writes("auto", 200))
     first.run_to_the_end()

@@ -15,13 +15,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import Struct
 
+from penstock.model.profiles import Profile
 from penstock.model.resources import Auto
 from penstock.runtime import cache_file
 from penstock.runtime.cache_file import default_path, matches
+from penstock.runtime.profiles import profile_cache
 from penstock.runtime.tuning_cache import tuning_cache
-from penstock.tuning.registry import Learned, Measure
+from penstock.tuning.registry import Delivered, Delivery, Learned, Measure
 
 MB = 1e6
 
@@ -206,6 +210,52 @@ def test_the_file_of_another_version_is_left_to_it(path: str, content: bytes, ca
     assert Path(path).read_bytes() == content
     assert sorted(os.listdir(os.path.dirname(path))) == ["tuning.json", "tuning.json.lock"]
     assert len(caplog.records) == 2
+
+
+DELIVERED = Delivered(4, 100 * MB, 0.01)
+DELIVERY = Delivery("writes of 1 MB to 10 MB", "ssd", 450 * MB, 16, 4, (DELIVERED,), True, 0.02, 100)
+IMPOSSIBLE = [
+    *((DELIVERY, name, value) for name in ("bandwidth", "executors", "best", "attempts") for value in (0, -1, 10**300)),
+    *((DELIVERY, name, value) for name, value in [("spread", -0.1), ("spread", 1e300), ("curve", [])]),
+    *((DELIVERED, name, value) for name in ("concurrency", "rate") for value in (0, -1, 10**300)),
+    *((DELIVERED, name, value) for name, value in [("error", -0.1), ("error", 1e300)]),
+    *((entry(), name, value) for name in ("bandwidth", "executors") for value in (0, -1, 10**300)),
+    *((entry(), name, value) for name, value in [("ceiling", 0), ("auto", [1, 2, 0.5]), ("auto", [2, 1, 2])]),
+    *((entry(), name, value) for name, value in [("auto", [0, 0, 2]), ("auto", [1, 2, -1])]),
+    *((entry().measures[0], name, value) for name in ("constraint", "concurrency", "tasks") for value in (0, -1)),
+    *((entry().measures[0], name, value) for name, value in [("seconds", -1), ("seconds", 1e300), ("tasks", 10**300)]),
+]
+
+
+@pytest.mark.parametrize(("of", "name", "value"), IMPOSSIBLE)
+def test_an_entry_that_cannot_have_been_measured_is_damage(
+    path: str, of: Struct, name: str, value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    tuning_cache(path).save([entry(), DELIVERY])
+    good, changed = (msgspec.json.encode(one) for one in (of, {**msgspec.to_builtins(of), name: value}))
+    content = msgspec.json.encode(msgspec.json.decode(Path(path).read_bytes()))
+    assert good in content
+    Path(path).write_bytes(content.replace(good, changed))
+    with caplog.at_level(logging.WARNING, "penstock"):
+        assert tuning_cache(path).load() == {}
+    assert os.path.exists(path + ".damaged")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "cannot have been measured" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("count", 0), ("count", -1), ("mean", -1), ("mean", 1e300), ("deviation", -1)]
+)
+def test_a_profile_that_cannot_have_been_measured_is_damage(path: str, name: str, value: object) -> None:
+    good = Profile("f", "", 3, 1.0, 0.1)
+    profile_cache(path).save([good])
+    assert profile_cache(path).load() == {("f", ""): good}
+    record = json.loads(Path(path).read_text())
+    record["entries"][0]["entry"][name] = value
+    Path(path).write_text(json.dumps(record))
+    profile_cache(path).save([Profile("f", "", 3, 1.0, 0.1)], Profile.with_newer)
+    assert profile_cache(path).load() == {("f", ""): good}
+    assert os.path.exists(path + ".damaged")
 
 
 def test_a_cache_that_cannot_be_written_is_told_and_forgiven(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

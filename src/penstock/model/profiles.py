@@ -1,4 +1,7 @@
-"""How long a function takes: what runs measure and later ones start from. Plain values, also the form on disk."""
+"""How long a function takes: what runs measure and later ones start from. Plain values, also the form on disk.
+
+A value that no run can have seen raises a ValueError: the file was damaged, or edited.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ __all__ = ["Profile"]
 
 #: measurements that a profile remembers at most, so that what a run finds out weighs something in it
 _REMEMBERED = 1000
+#: more than any count or time there is, and so little that it can be squared
+_BEYOND = 1e30
 
 
 class Profile(Struct, frozen=True):
@@ -22,6 +27,10 @@ class Profile(Struct, frozen=True):
     mean: float
     #: standard deviation
     deviation: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.count < _BEYOND and 0 <= self.mean < _BEYOND and 0 <= self.deviation < _BEYOND):
+            raise ValueError(f"{self!r} cannot have been measured")
 
     def with_newer(self, newer: Profile) -> Profile:
         """Both together; of the older one no more counts than can be remembered."""

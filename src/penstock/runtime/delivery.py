@@ -16,7 +16,8 @@ __all__ = ["deliveries_of"]
 
 
 def deliveries_of(devices: Iterable[DeviceRecord]) -> list[Delivery]:
-    """What is worth keeping: of devices for which the best is known; of those that search together, once.
+    """What is worth keeping: of devices for which the best is known, and was measured; of those that search together,
+    once.
 
     Those that left such a group come first: where they say otherwise, what the group says is kept.
     """
@@ -32,7 +33,9 @@ def deliveries_of(devices: Iterable[DeviceRecord]) -> list[Delivery]:
         assert controller is not None
         search = controller.search
         files = sum(one.files_moved for one in alike)
-        curve = tuple(Delivered(limit, one.rate, one.error) for limit, one in sorted(search.points.items()))
+        curve = tuple(Delivered(limit, one.rate, one.error) for limit, one in sorted(search.points.items()) if one.rate)
+        if not curve:
+            continue  # the device has just changed, and what is known of it no longer holds
         found.append(
             Delivery(
                 function=kind(sum(one.bytes_moved for one in alike) / files, writes=device.writes),

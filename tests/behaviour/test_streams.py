@@ -217,6 +217,10 @@ def test_a_failure_ends_the_stream() -> None:
     assert next(stream).result() == 1
     with pytest.raises(RuntimeError, match="no more"):
         next(stream)
+    assert list(stream) == []  # as after the failure of a generator
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no more"):
+            wait_on(stream)
     whole = failing()
     with pytest.raises(RuntimeError, match="no more"):
         wait_on(whole)
@@ -514,10 +518,10 @@ def test_a_failing_stream_inside_a_task() -> None:
         try:
             next(stream)
         except RuntimeError as error:
-            return [first, str(error)]
+            return [first, str(error), list(stream)]
         return "nothing was raised"
 
-    assert wait_on(outer()) == [1, "no more"]
+    assert wait_on(outer()) == [1, "no more", []]
 
 
 def test_async_for() -> None:

@@ -77,10 +77,13 @@ class DoneStream(PromisedSequence, Iterator[DoneFuture]):
         self._next = 0
         #: what ends it, if not all went well
         self._failure = failure
+        #: whether who goes through it has been told: as with a generator, once
+        self._raised = False
 
     def __next__(self) -> DoneFuture:
         if self._next == len(self._futures):
-            if self._failure is not None:
+            if self._failure is not None and not self._raised:
+                self._raised = True
                 self._failure.result()
             raise StopIteration
         self._next += 1

@@ -39,6 +39,8 @@ class Stream(PromisedSequence, Iterator[Future[T]], Generic[T]):
     def __init__(self, source: StreamSource) -> None:
         self._source = source
         self._taken = 0
+        #: whether who goes through it has been told that it failed: a generator raises once, and is over
+        self._raised = False
         self._lock = threading.RLock()  # a finaliser may use the stream while this very thread has it
         self._known: weakref.WeakValueDictionary[int, Future[T]] = weakref.WeakValueDictionary()
 
@@ -46,7 +48,7 @@ class Stream(PromisedSequence, Iterator[Future[T]], Generic[T]):
         return self
 
     def __next__(self) -> Future[T]:
-        """The next output; waits for it. Raises what the task raised when there will be none."""
+        """The next output; waits for it. Raises what the task raised when there will be none, and once."""
         future = self._next(None)
         if future is None:
             raise StopIteration
@@ -64,7 +66,9 @@ class Stream(PromisedSequence, Iterator[Future[T]], Generic[T]):
             if source.outcome is not None:
                 if source.queue:
                     continue
-                self._raise_failure()
+                if not self._raised:
+                    self._raised = True
+                    self._raise_failure()
                 return None
             source.wait(lambda: bool(source.queue) or source.outcome is not None, timeout)
 

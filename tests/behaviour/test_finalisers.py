@@ -1,8 +1,9 @@
-"""Finalisers of the program run anywhere, also in the middle of our own work: a call there is made, or told of."""
+"""Finalisers and signal handlers run anywhere, also in the middle of our own work: a call there is made, or told of."""
 
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -59,3 +60,26 @@ def test_tasks_called_by_finalisers_are_done_or_told_of(told: list[Any]) -> None
     barrier()
     assert Caller.done + len(told) == 300 and told
     assert all(isinstance(error, PenstockError) and "finaliser" in str(error) for error in told)
+
+
+@only_workers
+def test_tasks_called_by_signal_handlers_are_done_or_refused_by_that_name() -> None:
+    refused: list[PenstockError] = []
+
+    def handle(*_: Any) -> None:
+        try:
+            assert same(1).result() == 1
+        except PenstockError as error:
+            refused.append(error)
+        else:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0001)
+        while not refused:
+            assert same(0).result() == 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert "signal handler" in str(refused[0])

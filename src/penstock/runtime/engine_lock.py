@@ -6,8 +6,9 @@ when the lock is released, when all that was begun is done. A program that catch
 not held back. Where tasks run in the program's own thread, the same holds from the moment an attempt is taken up until
 the engine has heard how it ended, except while the body runs: that is the program's own code.
 
-A finaliser may run anywhere, also in a thread that holds the lock. One that calls a task there is refused: the engine
-is in the middle of something else, and to wait for it would be to wait for oneself.
+A finaliser may run anywhere, also in a thread that holds the lock, and so may the handler of a signal in the main
+thread. One that calls a task there is refused: the engine is in the middle of something else, and to wait for it would
+be to wait for oneself.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class EngineLock:
         self._interrupted = False
 
     def refuse_finaliser(self) -> None:
-        """Raise if this thread has the lock: then what asks for it is a finaliser."""
+        """Raise if this thread has the lock: then what asks for it is a finaliser, or the handler of a signal."""
         if self._is_mine():
             raise PenstockError(
-                "a finaliser (__del__, or a callback of weakref) called a task, or waited for one, in the middle of "
-                "Penstock's own work in this thread, where that cannot be done. Have it leave a note, in a "
-                "queue.SimpleQueue for instance, and let the program call the task."
+                "a finaliser (__del__, or a callback of weakref) or a signal handler called a task, or waited for one, "
+                "in the middle of Penstock's own work in this thread, where that cannot be done. Have it leave a note, "
+                "in a queue.SimpleQueue for instance, and let the program call the task."
             )
 
     def __enter__(self) -> None:

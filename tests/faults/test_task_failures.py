@@ -45,6 +45,51 @@ def overflow(limit: int) -> None:
     raise Overflow("too much", limit)
 
 
+class ByKeyword(Exception):
+    """Its constructor takes nothing else."""
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+class Unmakeable(ByKeyword):
+    """Nobody can make one without saying more than its pickle does."""
+
+    def __new__(cls, *, code: int) -> Unmakeable:
+        return super().__new__(cls)
+
+
+class Found(ExceptionGroup[Exception]):
+    """A user's group."""
+
+
+@task
+def raise_found() -> None:
+    found = Found("found", [ValueError("in it"), ExceptionGroup("inner", [ByKeyword(code=7)])])
+    found.place = "here"  # type: ignore[attr-defined]
+    raise found
+
+
+@task
+def raise_led(how: str) -> None:
+    try:
+        try:
+            raise ByKeyword(code=7)
+        except ByKeyword as error:
+            raise KeyError("in between") from error
+    except KeyError as error:
+        if how == "cause":
+            raise LookupError("last") from error
+        if how == "context":
+            raise LookupError("last")  # noqa: B904
+        if how == "attribute":
+            last = LookupError("last")
+            last.reason = error.__cause__  # type: ignore[attr-defined]
+            raise last from None
+        raise LookupError("last") from Unmakeable(code=7)
+
+
 @task
 def increase(number: Any) -> int:
     return int(number) + 1
@@ -93,6 +138,36 @@ def test_exception_keeps_its_attributes(either_mode: Runtime) -> None:
     with pytest.raises(Overflow) as caught:
         overflow(7).result()
     assert caught.value.limit == 7
+
+
+def test_members_of_a_group_arrive_as_they_would_alone(either_mode: Runtime) -> None:
+    group = raise_found().exception()
+    assert type(group) is Found and group.message == "found"
+    assert vars(group)["place"] == "here"
+    first, inner = group.exceptions
+    assert isinstance(first, ValueError) and isinstance(inner, ExceptionGroup)
+    assert isinstance(inner.exceptions[0], ByKeyword) and inner.exceptions[0].code == 7
+    assert isinstance(group.__cause__, TaskFailed)
+
+
+def test_what_led_to_an_exception_comes_after_what_is_said_of_it(either_mode: Runtime) -> None:
+    story = raise_led("cause").exception().__cause__  # type: ignore[union-attr]
+    assert isinstance(story, TaskFailed) and story.__suppress_context__
+    between = story.__cause__
+    assert isinstance(between, KeyError) and isinstance(between.__cause__, ByKeyword) and between.__cause__.code == 7
+    story = raise_led("context").exception().__cause__  # type: ignore[union-attr]
+    assert isinstance(story, TaskFailed) and not story.__suppress_context__
+    assert story.__cause__ is None and isinstance(story.__context__, KeyError)
+    error = raise_led("attribute").exception()
+    assert isinstance(error, LookupError) and isinstance(error.__cause__, TaskFailed)
+    assert error.__cause__.__cause__ is None and error.__cause__.__context__ is None
+    assert isinstance(vars(error)["reason"], ByKeyword)
+
+
+def test_what_led_to_an_exception_and_cannot_travel_is_left_out(either_mode: Runtime) -> None:
+    error = raise_led("cannot travel").exception()
+    assert isinstance(error, LookupError) and isinstance(error.__cause__, TaskFailed)
+    assert error.__cause__.__cause__ is None
 
 
 def test_exception_is_given_by_every_way_to_ask(either_mode: Runtime) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import traceback
 from types import TracebackType
-from typing import Any
 
 from penstock.data.limits import behind
-from penstock.data.serializer import dump_stream
 from penstock.errors import SerializationError
 from penstock.executors.outages import is_outage
+from penstock.executors.raised import pickled
 from penstock.executors.task_streams import has_terminal
 from penstock.model.tasks import Failure, FailureKind
 
@@ -34,7 +32,8 @@ def describe(error: BaseException, task: str) -> Failure:
     """What is known of an exception that a task raised."""
     if isinstance(error, SystemExit):
         text = _text(error)  # before pickling, which takes the frames off
-        return Failure(FailureKind.EXCEPTION, f"it called sys.exit({error.code!r})", _pickled(error), text)
+        exception = pickled(error.with_traceback(None))
+        return Failure(FailureKind.EXCEPTION, f"it called sys.exit({error.code!r})", exception, text)
     kind = getattr(error, "failure_kind", FailureKind.EXCEPTION)
     if isinstance(error, SerializationError):
         kind = FailureKind.SERIALIZATION
@@ -53,7 +52,7 @@ def describe(error: BaseException, task: str) -> Failure:
     told = kind in (FailureKind.EXCEPTION, FailureKind.RETURNS)
     text = _text(error) if told else ""  # before pickling, which takes the frames off
     outage = kind is FailureKind.EXCEPTION and is_outage(error)
-    return Failure(kind, message, _pickled(error), text, outage=outage)
+    return Failure(kind, message, pickled(error.with_traceback(None)), text, outage=outage)
 
 
 def is_of_body(error: BaseException) -> bool:
@@ -66,44 +65,6 @@ def _words(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(its text cannot be made)"
-
-
-def _pickled(error: BaseException) -> bytes | None:
-    """The exception itself, if it survives the way to another process; else one of the same class, made anew."""
-    bare = error.with_traceback(None)
-    return _survives(bare) or _survives(_Rebuilt(bare))
-
-
-def _survives(obj: object) -> bytes | None:
-    try:
-        data, buffers = dump_stream(obj, "the exception")
-        if buffers:
-            return None
-        pickle.loads(data)
-    except BaseException:
-        return None  # whatever a user's exception does when pickled, its text still travels
-    return data
-
-
-class _Rebuilt:
-    """Pickles an exception whose constructor takes other arguments than it hands to its base."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        error = self._error
-        state = {name: value for name, value in vars(error).items() if _survives(value) is not None}
-        args = tuple(part if _survives(part) is not None else repr(part) for part in error.args)
-        return rebuild, (type(error), args, state)
-
-
-def rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
-    """An exception of a class, without calling its constructor."""
-    error = cls.__new__(cls)
-    error.args = args
-    error.__dict__.update(state)
-    return error
 
 
 def _text(error: BaseException) -> str:

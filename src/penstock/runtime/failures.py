@@ -36,6 +36,10 @@ def as_exception(failure: Failure) -> BaseException:
         own = own_exception(failure)
         if own is None or isinstance(own, SystemExit):  # who waits for a task that exits need not exit
             return story
+        # It has one cause, which is ours; what led to it in the task comes after that.
+        story.__context__ = own.__context__
+        if own.__cause__ is not None:
+            story.__cause__ = own.__cause__
         own.__cause__ = story
         return own
     text = failure.message if failure.kind is FailureKind.STOPPED else _story(failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import enum
 import traceback
 import uuid
 from decimal import Decimal
@@ -373,6 +374,70 @@ def double(value: Any) -> None:
 def test_what_can_never_change_cannot_be_updated(value: Any) -> None:
     with pytest.raises(CallError, match="'value' of task double is declared INOUT, but .* can never change; return it"):
         double(value)
+
+
+class Setting:
+    """A class whose attributes a task would change."""
+
+    number = 0
+
+
+class Colour(enum.Enum):
+    """An enumeration with methods that are tasks."""
+
+    RED = 1
+
+    @task
+    def shown(self) -> str:
+        return self.name
+
+    @task
+    def named(this) -> str:
+        return this.name
+
+
+class Meta(type):
+    """Classes with a task as a method."""
+
+    @task
+    def shown(self) -> str:
+        return self.__name__
+
+
+class Made(metaclass=Meta):
+    """Has a method that is its class's, and one that is its own."""
+
+    @classmethod
+    @task
+    def called(cls) -> str:
+        return cls.__name__
+
+
+@pytest.mark.parametrize("direction", [INOUT, OUT], ids=repr)
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (Setting, "a class"),
+        (Colour.RED, "a member of an enumeration"),
+        (Colour, "a class"),
+        (abs_of, "a function"),
+        (len, "a function"),
+        (datetime, "a module"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_each_process_has_of_its_own_cannot_be_updated(direction: Any, value: Any, kind: str) -> None:
+    @task(value=direction)
+    def change(value: Any) -> None:
+        value.number = 1
+
+    with pytest.raises(CallError, match=f"is declared {direction!r}, but .* is {kind}, of which"):
+        change(value)
+
+
+def test_methods_of_what_each_process_has_of_its_own_are_tasks() -> None:
+    assert wait_on(Colour.RED.shown(), Colour.RED.named()) == ["RED", "RED"]
+    assert wait_on(Made.shown(), Made.called()) == ["Made", "Made"]
 
 
 @pytest.mark.parametrize(

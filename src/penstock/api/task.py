@@ -23,6 +23,7 @@ from penstock.runtime import session
 from penstock.runtime.declaration import Declaration
 from penstock.runtime.futures import Future
 from penstock.runtime.maps import Mapped
+from penstock.runtime.simple_arguments import kind_of_named
 
 __all__ = ["Task", "task"]
 
@@ -68,7 +69,7 @@ class Task(Generic[P, R]):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return _Method(self if isinstance(instance, type) else self._of_instances(), instance)
+        return _Method(self if kind_of_named(instance) else self._of_instances(), instance)
 
     def _of_instances(self) -> Task[P, R]:
         """The task as a method, which updates its object, whatever it calls that, unless its direction is written."""

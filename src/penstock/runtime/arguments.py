@@ -33,7 +33,7 @@ from penstock.runtime.file_arguments import FileArguments
 from penstock.runtime.futures import Future, PlacedFuture, StreamedFuture
 from penstock.runtime.persistent_data import KnownObject
 from penstock.runtime.reverting import Placed, datum_of, takes_back
-from penstock.runtime.simple_arguments import EMPTY, is_immutable, never_changes
+from penstock.runtime.simple_arguments import EMPTY, is_immutable, kind_of_named, never_changes
 from penstock.runtime.streams import Stream
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Arguments(FileArguments):
             accesses = list(declaration.accesses(args, kwargs))
             self._expect_parts([(value, direction) for _, _, value, direction in accesses if direction.writes])
             for place, name, value, direction in accesses:
-                if name == "self" and never_changes(value) and not is_immutable(value):
+                if name == "self" and (kind_of_named(value) or (never_changes(value) and not is_immutable(value))):
                     continue  # a method of such a class changes nothing
                 where = f"argument {name!r} of task {declaration.name}"
                 arguments[place] = self._access(place, value, direction, where)
@@ -152,6 +152,12 @@ class Arguments(FileArguments):
                 return self._write_object((place,), value, where)
             if never_changes(value):
                 raise CallError(f"{where} is declared {direction!r}, but {value!r:.60} can never change; return it")
+            if kind := kind_of_named(value):
+                raise CallError(
+                    f"{where} is declared {direction!r}, but {value!r:.60} is {kind}, of which each process has its "
+                    f"own: what a task changes there does not come back. Return what is new, and set it in the program, "
+                    f"or keep it in an object that the task is given"
+                )
             return self._write((place,), value, direction, where)
         return value
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pickle
 import sys
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from penstock.data.reach import may_hold
@@ -19,7 +21,7 @@ from penstock.runtime.futures import UNLOADED, Future
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
 
-__all__ = ["EMPTY", "is_immutable", "never_changes", "packed_simply"]
+__all__ = ["EMPTY", "is_immutable", "kind_of_named", "never_changes", "packed_simply"]
 
 #: a call without arguments
 EMPTY = Value(pickle.dumps(((), {}), 5))
@@ -36,6 +38,15 @@ _VALUES = {
     "pathlib._local": _PATHS,  # where they are from Python 3.13 on
     "uuid": ("UUID",),
 }
+
+#: what each process has of its own and knows by name, and what it is called
+_NAMED: dict[type | tuple[type, ...], str] = {
+    type: "a class",
+    (FunctionType, BuiltinFunctionType): "a function",
+    ModuleType: "a module",
+    Enum: "a member of an enumeration",
+}
+_OF_NAMED = (type, FunctionType, BuiltinFunctionType, ModuleType, Enum)
 
 #: objects in containers of one call at most: what is large is pickled only once, into a stream in parts
 _FEW = 1000
@@ -57,6 +68,13 @@ def never_changes(obj: Any) -> bool:
         numpy = sys.modules["numpy"]
         return isinstance(obj, numpy.generic) and not isinstance(obj, numpy.void)
     return kind.__name__ in _VALUES.get(kind.__module__, ())
+
+
+def kind_of_named(obj: Any) -> str | None:
+    """What an object is that travels by its name, or as if it did: what tasks change in theirs, nobody else sees."""
+    if not isinstance(obj, _OF_NAMED):
+        return None
+    return next(said for kinds, said in _NAMED.items() if isinstance(obj, kinds))
 
 
 def packed_simply(

@@ -155,7 +155,7 @@ class Arguments(FileArguments):
             if kind := kind_of_named(value):
                 raise CallError(
                     f"{where} is declared {direction!r}, but {value!r:.60} is {kind}, of which each process has its "
-                    f"own: what a task changes there does not come back. Return what is new, and set it in the program, "
+                    f"own: what a task changes there does not come back. Return what is new and set it in the program, "
                     f"or keep it in an object that the task is given"
                 )
             return self._write((place,), value, direction, where)

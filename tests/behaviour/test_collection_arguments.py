@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
@@ -777,3 +778,29 @@ def test_values_that_stand_at_two_places_are_replaced_at_each(value: Any) -> Non
     double(values)
     double(values)
     assert wait_on(values) == [value + value + value + value] * 2
+
+
+class Level(enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+
+@task(levels=COLLECTION_INOUT)
+def raise_all(levels: Any) -> None:
+    for place in range(len(levels)):
+        levels[place] = Level.HIGH
+
+
+@task(c=COLLECTION_INOUT)
+def push_to_first(c: Any) -> None:
+    c[0].append(1)
+
+
+def test_members_of_an_enumeration_are_replaced_as_numbers_are() -> None:
+    levels = [Level.LOW, Level.LOW]
+    raise_all(levels)
+    assert wait_on(levels) == [Level.HIGH, Level.HIGH]
+    assert (Level.LOW.name, Level.LOW.value) == ("LOW", 1)
+    assert wait_on(select_element([Level.LOW], 0)) is Level.LOW
+    push_to_first((fixed := [0], Level.LOW))
+    assert wait_on(fixed) == [0, 1]

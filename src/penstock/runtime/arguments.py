@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.data.admission import Admission
@@ -196,11 +197,13 @@ class Arguments(FileArguments):
     def _write_leaf(self, path: Steps, container: Any, key: Any, leaf: Any, direction: Direction, where: str) -> None:
         if self._stands_for_itself(leaf):
             leaf = container[key] = leaf.original
-        if not never_changes(leaf):
+        if not never_changes(leaf) and not isinstance(leaf, Enum):
             if is_stored(leaf):
                 self._write_object(path, leaf, where)
             else:
                 self._write(path, leaf, direction, where)
+            return
+        if isinstance(container, tuple) and isinstance(leaf, Enum):
             return
         if isinstance(container, tuple):
             raise CallError(f"{where} holds {leaf!r:.40} inside a tuple, where no task can replace it; use a list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import enum
 import traceback
@@ -451,5 +452,6 @@ def test_what_only_looks_like_a_value_can_be_updated(value: Any, changed: Any) -
         else:
             value["a"] = 1
 
+    value = copy.deepcopy(value)  # it is brought up to date, and there is a run in each mode
     change(value)
     assert wait_on(value)[0] == changed

@@ -804,3 +804,16 @@ def test_members_of_an_enumeration_are_replaced_as_numbers_are() -> None:
     assert wait_on(select_element([Level.LOW], 0)) is Level.LOW
     push_to_first((fixed := [0], Level.LOW))
     assert wait_on(fixed) == [0, 1]
+
+
+@task(pairs=COLLECTION_INOUT)
+def replace_pair(pairs: Any) -> None:
+    pairs[0] = ([5],)
+
+
+def test_what_a_replaced_tuple_held_stays_what_it_was() -> None:
+    held = [1]
+    pairs: list[Any] = [(held,)]
+    replace_pair(pairs)
+    assert wait_on(pairs) == [([5],)]
+    assert held == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import copy
 import random
 import threading
 import time
@@ -319,6 +320,98 @@ def test_what_cannot_be_brought_up_to_date_comes_back_anew() -> None:
     error = FileNotFoundError(2, "not there", "a")
     use(error, "__setattr__", "filename", "b")
     assert wait_on(error).filename == "b"
+
+
+class Text(str):
+    """A string with attributes."""
+
+
+class Number(int):
+    """A number with attributes."""
+
+
+class Several(tuple[Any, ...]):
+    """A tuple with attributes."""
+
+
+class After(Plain):
+    """What a task makes of an instance of another class."""
+
+
+def _append_first(obj: Any) -> None:
+    obj[0].append(3)
+
+
+def _append_deep(obj: Any) -> None:
+    obj[1][0].append(3)
+    obj[1][1]["k"] = obj[0]
+    obj[2].value = obj
+
+
+def _be_after(obj: Any) -> None:
+    obj.__class__ = After
+    obj.value = 5
+
+
+@pytest.mark.parametrize(
+    ("obj", "change", "good"),
+    [
+        (([1], "a"), _append_first, lambda o: o == ([1, 3], "a")),
+        (Point([1], 2), _append_first, lambda o: o == Point([1, 3], 2)),
+        (
+            ([1], ([2], {}), Plain(4)),
+            _append_deep,
+            lambda o: o[0] == [1] and o[1][0] == [2, 3] and o[1][1]["k"] is o[0] and o[2].value is o,
+        ),
+        ((bag := [1], bag), _append_first, lambda o: o == ([1, 3], [1, 3]) and o[0] is o[1]),
+        ((np.zeros(2), [np.zeros(1)]), lambda o: o[0].fill(1), lambda o: o[0].tolist() == [1, 1]),
+        (Several(([1],)), lambda o: (_append_first(o), _set_value(o, 7)), lambda o: (*o, o.value) == ([1, 3], 7)),
+        (Text("a"), lambda o: _set_value(o, 7), lambda o: (o, o.value) == ("a", 7)),
+        (Number(4), lambda o: _set_value(o, 7), lambda o: (o, o.value) == (4, 7)),
+        (Plain(1), _be_after, lambda o: type(o) is After and o.value == 5),
+    ],
+    ids=["tuple", "named", "deep", "one twice", "array", "Several", "Text", "Number", "class"],
+)
+def test_what_an_object_holds_that_cannot_become_another(obj: Any, change: Any, good: Any) -> None:
+    obj = copy.deepcopy(obj)
+    update(obj, change)
+    assert wait_on(obj) is obj
+    assert good(obj)
+
+
+def test_what_a_tuple_holds_is_brought_up_to_date_as_a_whole_or_not_at_all() -> None:
+    def change(obj: Any) -> None:
+        obj[0].append(1)
+        next(obj[1])
+
+    obj: tuple[Any, ...] = ([], iter([1, 2]))
+    update(obj, change)
+    newest = wait_on(obj)
+    assert (newest[0], list(newest[1])) == ([1], [2])
+    assert (obj[0], list(obj[1])) == ([], [1, 2])
+
+
+@only_workers
+def test_the_end_tells_of_what_is_old_though_wait_on_gave_the_new(capfd: pytest.CaptureFixture[str]) -> None:
+    barrier()
+    items, pair = iter([1, 2, 3]), ([1],)
+    with penstock.Runtime(mode="inline"):
+        update(items, next)
+        update(pair, _append_first)
+        assert list(wait_on(items)) == [2, 3]
+        wait_on(pair)
+    told = capfd.readouterr().err
+    assert "tasks have replaced 1 list_iterator as a whole; the program has the old, wait_on() gives the new" in told
+    assert "tuple" not in told and pair == ([1, 3],)
+
+
+def test_what_tasks_update_by_itself_is_theirs_in_a_tuple_too() -> None:
+    inner = [0]
+    obj = (inner,)
+    update(obj, _append_first)
+    update(inner, list.append, 1)
+    assert wait_on(obj) == ([0, 3],)
+    assert wait_on(inner) == [0, 1]
 
 
 def test_an_array_of_another_shape_comes_back_as_the_value() -> None:

@@ -35,7 +35,7 @@ class _Reference(weakref.ref[Any]):
 class Datum:
     """An object of the program that tasks have written, or that is shared; its newest version is elsewhere."""
 
-    __slots__ = ("_object", "_weak", "picture", "shared", "version")
+    __slots__ = ("_object", "_weak", "picture", "replaceable", "shared", "version")
 
     def __init__(self, obj: Any, version: VersionId, *, shared: bool) -> None:
         self._object = obj
@@ -45,6 +45,8 @@ class Datum:
         self.shared = shared
         #: strict mode: what the program's object looked like when tasks took it over
         self.picture: bytes | None = None
+        #: tasks had it as an element of a collection, and may have put another object there
+        self.replaceable = False
 
     def object(self) -> Any:
         """The object, or None if it is gone."""

@@ -80,6 +80,8 @@ class Arguments(FileArguments):
         self._values: list[Any] = []
         self._data: list[Datum | None] = []
         self._versions: list[VersionId] = []
+        #: tuples among them that are elements of collections, by address
+        self._elements: set[int] = set()
         #: all arguments, as they were given
         self._given: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
         #: the parts of others' memory that the call uses
@@ -201,6 +203,8 @@ class Arguments(FileArguments):
             if is_stored(leaf):
                 self._write_object(path, leaf, where)
             else:
+                if isinstance(leaf, tuple):
+                    self._elements.add(id(leaf))
                 self._write(path, leaf, direction, where)
             return
         if isinstance(container, tuple) and isinstance(leaf, Enum):
@@ -405,6 +409,9 @@ class Arguments(FileArguments):
             datum = identity.track(value, version)
             if strict:
                 datum.picture = picture(value)
+        for value in self._values if self._elements else ():
+            if id(value) in self._elements and (datum := identity.find(value)) is not None:
+                datum.replaceable = True
 
     # --- pickling -----------------------------------------------------------------------------------------------
 

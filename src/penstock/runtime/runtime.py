@@ -393,7 +393,7 @@ class Runtime:
         finally:
             future._version = 0  # the datum's hold is not this future's to release
 
-    def newest(self, obj: Any, where: str, take: Callable[[Any, Any], bool] = refresh) -> Any:
+    def newest(self, obj: Any, where: str, take: Callable[[Any, Any], bool] | None = None) -> Any:
         """Bring an object up to date that tasks have changed as a whole, and make it the program's own again.
 
         Gives the object; if it cannot be what tasks have made of it, that. ``take`` makes it so, or says that it can't.
@@ -405,6 +405,7 @@ class Runtime:
             with self.calling:
                 if self.identity.find(obj) is not datum or datum.version != version:
                     continue  # another thread has taken it back, or called a task that changes it
+                take = take or partial(refresh, given=None if datum.replaceable else self.has_given)
                 if value is not obj and not take(obj, value):
                     return value
                 self._untrack(obj)

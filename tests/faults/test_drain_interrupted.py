@@ -35,13 +35,13 @@ def read_for_ever(path):
     arrive("reading")
     signal.pause()
 
-def moves_until_interrupted(at):
-    # The {{at}}-th file says that it is under way, and is that until Ctrl-C has come.
-    interrupted, interrupt = threading.Event(), signal.getsignal(signal.SIGINT)
+def moves_until_interrupted(at, number=signal.SIGINT):
+    # The {{at}}-th file says that it is under way, and is that until Ctrl-C (or another signal) has come.
+    interrupted, interrupt = threading.Event(), signal.getsignal(number)
     def note(*args):
         interrupted.set()
         interrupt(*args)
-    signal.signal(signal.SIGINT, note)
+    signal.signal(number, note)
     moves, real = [], housekeeping.relocate
     def relocate(*args, **kwargs):
         moves.append(args)
@@ -68,9 +68,10 @@ class Place:
         self.home.mkdir()
         self.layer = layer
 
-    def program(self, ending: str, mode: str = "parallel") -> Program:
+    def program(self, ending: str, mode: str = "parallel", *, interpreter: tuple[str, ...] = ()) -> Program:
         values = {"home": str(self.home), "layer": str(self.layer), "notes": str(self.folder / "notes")}
-        return Program(self.folder, SOURCE.format(**values, mode=mode, files=FILES) + ending)
+        source = SOURCE.format(**values, mode=mode, files=FILES) + ending
+        return Program(self.folder, source, interpreter=interpreter)
 
     def assert_all_home(self) -> None:
         """Every file is home, and nothing else is anywhere."""
@@ -256,6 +257,56 @@ def test_signal_on_the_way_home_leaves_every_file_home_or_linked(
             sweep([str(memory_dir())])
         gone(family, program)
     assert len(place.assert_home_or_linked()) == FILES - 1
+
+
+COMMAND = ("-c", "import sys; sys.argv[0] = 'penstock'; from penstock.cli import main; sys.exit(main())", "run")
+TERMINATED = "moves_until_interrupted(1, signal.SIGTERM)\n"
+IN_A_BLOCK = TERMINATED + "penstock.stop()\nprint('went on')\n"
+RAISING = TERMINATED + "raise ValueError('of its own')\n"
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("mode", ["parallel", "inline"])
+@pytest.mark.parametrize("ending", [TERMINATED, IN_A_BLOCK, RAISING], ids=["at its end", "in stop", "raising"])
+def test_sigterm_on_the_way_home_waits_under_the_command(place: Place, mode: str, ending: str) -> None:
+    """It comes once more right away, as from ``timeout``, which tells a process and then its group."""
+    with place.program(ending, mode, interpreter=COMMAND) as program:
+        assert program.arrival() == "moving"
+        family = program.family()
+        program.signal(signal.SIGTERM)
+        program.signal(signal.SIGTERM)
+        status, output, errors = program.ends()
+        assert status == 143, errors
+        assert "went on" not in output
+        assert ("of its own" if ending is RAISING else "penstock: terminated") in errors
+        assert "InternalError" not in errors and "_Terminated" not in errors
+        gone(family, program)
+    place.assert_all_home()
+
+
+def test_sigterm_again_on_the_way_home_leaves_files_there_under_the_command(place: Place) -> None:
+    """Each is a request of its own here, however soon it comes."""
+    ending = """
+from penstock.cli import launch
+launch._ONE_REQUEST = 0.0
+moves_until_interrupted(1)  # which does not come: the file is under way until the run is given up
+heed = signal.getsignal(signal.SIGTERM)
+def note(*args):
+    arrive("noted")
+    heed(*args)
+signal.signal(signal.SIGTERM, note)
+"""
+    with place.program(ending, interpreter=COMMAND) as program:
+        assert program.arrival() == "moving"
+        for _ in range(2):
+            program.signal(signal.SIGTERM)
+            assert program.arrival() == "noted"
+        program.signal(signal.SIGINT)  # lets the file go on its way
+        status, _, errors = program.ends()
+        assert status in (143, 130), errors
+        assert "still on their storage layers" in errors
+        gone([], program)
+    assert place.assert_home_or_linked()
 
 
 def test_ctrl_c_that_the_program_catches_during_the_run_does_not_keep_files_on_the_layer(place: Place) -> None:

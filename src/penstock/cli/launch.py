@@ -27,6 +27,8 @@ __all__ = ["launch"]
 _USAGE = 2
 _INTERRUPTED = 130
 _TERMINATED = 143
+#: seconds; ``timeout`` and batch systems send a signal to the process and then to its group
+_ONE_REQUEST = 1.0
 
 
 class _Terminated(BaseException):
@@ -34,14 +36,28 @@ class _Terminated(BaseException):
 
 
 def _heed_termination() -> None:
-    """End in order at SIGTERM: files that tasks have finished are brought home."""
+    """End in order at SIGTERM: files that tasks have finished are brought home.
 
-    def end(number: int, frame: object) -> None:
+    If they are already on their way, they arrive first; asked again, the program ends at once.
+    """
+    from penstock.runtime.late_signals import put_off
+
+    asked: float | None = None
+
+    def end() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise _Terminated
 
+    def heed(number: int, frame: object) -> None:
+        nonlocal asked
+        now = time.monotonic()
+        if asked is None and put_off(end):
+            asked = now
+        elif asked is None or now - asked > _ONE_REQUEST:
+            end()
+
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGTERM, heed)
 
 
 def launch(request: RunRequest) -> int:
@@ -92,7 +108,10 @@ def _run_to_end(code: CodeType, watch: Watch) -> int:
             status = _TERMINATED
         elif caught is session.unusable:
             status = _USAGE
-        session.stop(abort=True)
+        try:
+            session.stop(abort=True)
+        except _Terminated:  # put off until files were home; what ended the program is told all the same
+            status = _TERMINATED
     watch.close()
     sys.stdout.flush()
     if isinstance(error, KeyboardInterrupt):

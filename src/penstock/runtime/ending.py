@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.alert_waits import until_set
 from penstock.own_threads import OwnThread
 from penstock.runtime.drain_view import DrainView
+from penstock.runtime.late_signals import nothing_cut_short
 from penstock.runtime.neighbours import living
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def end(runtime: Runtime, *, abort: bool) -> None:
     runtime.segments.closed = True
     if runtime in living:
         living.remove(runtime)
-    with contextlib.ExitStack() as steps:
+    with nothing_cut_short(), contextlib.ExitStack() as steps:
         steps.callback(_remove_traces, runtime, ok=not abort)
         steps.callback(runtime.objects.close)
         steps.callback(_save_what_was_learned, runtime)

@@ -110,12 +110,9 @@ def _pairs(old: Any, new: Any, places: Counter[int]) -> list[tuple[Any, Any]] | 
             if one is part:
                 continue
             places[id(part)] += 1
-            if (
-                id(one) in pairs or id(part) in back
-            ):  # two that were one object, or one that was two, are no tuple's doing
-                if pairs.get(id(one), (None, None))[1] is not part:
-                    if _is_unchanged(one, part):
-                        continue
+            if id(one) in pairs or id(part) in back:
+                # Two that were one object, or one that was two, are no tuple's doing.
+                if pairs.get(id(one), (None, None))[1] is not part and not _is_unchanged(one, part):
                     return None
             elif type(one) is tuple or (isinstance(one, tuple) and type(one) is type(part)):
                 if type(part) is not type(one):

@@ -332,6 +332,18 @@ def test_a_function_of_a_program_is_found_by_the_end_of_its_name(function: str, 
     assert matches(entry("/home/me/app.py:checkpoint"), function, None) is found
 
 
+def test_a_team_that_shares_it_can_read_and_write_it(path: str) -> None:
+    before = os.umask(0o002)
+    try:
+        tuning_cache(path).save([entry("one")])
+        assert {stat.S_IMODE(os.stat(one).st_mode) for one in (path, f"{path}.lock")} == {0o664}
+        os.chmod(path, 0o640)
+        tuning_cache(path).save([entry("other")])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o640, "its owner has said who may read it"
+
+
 def test_clearing_what_never_was_makes_nothing(path: str) -> None:
     assert tuning_cache(path).clear() == 0
     assert not os.path.exists(os.path.dirname(path))

@@ -185,6 +185,7 @@ class CacheFile(Generic[E]):
         descriptor, temporary = tempfile.mkstemp(prefix=prefix, dir=folder)
         try:
             with open(descriptor, "wb") as file:
+                os.fchmod(descriptor, self._mode())
                 file.write(msgspec.json.format(content, indent=1))
                 file.flush()
                 os.fsync(file.fileno())
@@ -199,12 +200,24 @@ class CacheFile(Generic[E]):
         finally:
             os.close(directory)
 
+    def _mode(self) -> int:
+        """Who may read and write the file: whoever could before; a new one, as the user's settings say."""
+        try:
+            found = os.stat(self._place)
+        except FileNotFoundError:
+            found = os.stat(self._lock)
+        return stat.S_IMODE(found.st_mode)
+
+    @property
+    def _lock(self) -> str:
+        return f"{self._place}.lock"
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other saves out. The lock is not on the file itself, which is replaced under it."""
         with contextlib.suppress(FileNotFoundError):  # before there is a lock beside a device
             _refuse_unless_regular(os.lstat(self._place))
-        lock = os.open(f"{self._place}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)  # as the umask allows: a team may share it
         try:
             deadline = time.monotonic() + _PATIENCE
             while True:

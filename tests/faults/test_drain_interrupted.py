@@ -260,7 +260,12 @@ def test_signal_on_the_way_home_leaves_every_file_home_or_linked(
 
 
 COMMAND = ("-c", "import sys; sys.argv[0] = 'penstock'; from penstock.cli import main; sys.exit(main())", "run")
-TERMINATED = "moves_until_interrupted(1, signal.SIGTERM)\n"
+#: however long this machine stands still between two signals, they are one request
+TERMINATED = """
+from penstock.cli import launch
+launch._ONE_REQUEST = float("inf")
+moves_until_interrupted(1, signal.SIGTERM)
+"""
 IN_A_BLOCK = TERMINATED + "penstock.stop()\nprint('went on')\n"
 RAISING = TERMINATED + "raise ValueError('of its own')\n"
 

@@ -89,5 +89,5 @@ def test_an_error_of_ours_in_a_thread_that_moves_files_is_told_to_whoever_waits(
 
     monkeypatch.setattr(runtime.driver.engine, "handle", break_down)
     write(tmp_path / "file", 1)
-    with pytest.raises(penstock.PenstockError, match="ended with an error"):
+    with pytest.raises(penstock.PenstockError, match="an error inside Penstock, KeyError"):
         penstock.barrier()

@@ -16,7 +16,7 @@ from tests.unit.storage_rig import FULL, StorageRig, io
 from penstock.engine.checks import check
 from penstock.engine.devices import DeviceRecord
 from penstock.engine.state import StorageRules
-from penstock.model.commands import Launch, Sample
+from penstock.model.commands import Launch, Sample, Warm
 from penstock.model.events import Event, LimitSettled, NodeJoined, Sampled
 from penstock.model.resources import Auto, Node, StorageLayer
 from penstock.model.tasks import OnFailure
@@ -338,6 +338,12 @@ def test_the_node_that_tells_of_a_shared_device_is_lost(joins: float) -> None:
     assert outcome.done == 200
     controller = simulation.device.controller
     assert controller is not None and controller.search.settled
+
+
+def test_of_a_shared_device_a_node_is_asked_for_no_more_executors_than_it_has() -> None:
+    rig = StorageRig(StorageLayer("pfs", "/pfs", 40 * MB, shared=True), executors=1, nodes=2, lanes=4)
+    commands = rig.submit(call(1, io("learned", auto=Auto())))
+    assert [command for command in commands if type(command) is Warm] == [Warm("n0", 1)]
 
 
 def test_a_node_that_is_lost_before_it_has_told_of_a_shared_device_is_not_waited_for() -> None:

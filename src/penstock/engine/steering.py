@@ -118,7 +118,8 @@ def _begin(state: State, task: IOTaskRecord, node: NodeRecord, device: DeviceRec
         device.controller.cannot_read()  # its bytes are counted on several nodes
     state.steered.append(device)
     search = device.controller.search
-    state.out.append(Warm(node.name, min(executors, max(search.start, search.limit))))
+    # Of a device that nodes share, this one uses no more than it has executors.
+    state.out.append(Warm(node.name, min(node.node.io_executors, max(search.start, search.limit))))
     _follow_group(state, _group(device.controller))
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.layers import assert_given_back, layer, start
+from tests.faults.layers import assert_given_back, devices, layer, start
 from tests.faults.storage_tasks import content, write
+from tests.patience import eventually
 
 import penstock
 from penstock import FILE_OUT, constraint, io, task
@@ -67,6 +68,7 @@ def test_a_segment_that_cannot_be_removed_holds_up_nobody(tmp_path: Path, monkey
     del blobs, kept
     assert penstock.wait_on(make(9)) == content(9, 600_000)
     penstock.barrier()
+    eventually(lambda: not any(device.moves for device in devices(runtime).values()))  # what is spilled is on its way
     assert_given_back(runtime)
     penstock.stop()
 

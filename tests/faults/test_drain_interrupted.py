@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,9 @@ from tests.faults.programs import Program, gone
 from tests.faults.storage_tasks import content
 from tests.own_place import memory_dir
 
+from penstock.cli import launch
 from penstock.executors.disposable import sweep
+from penstock.runtime import late_signals
 
 FILES = 3
 
@@ -287,6 +289,30 @@ def test_sigterm_on_the_way_home_waits_under_the_command(place: Place, mode: str
         assert "InternalError" not in errors and "_Terminated" not in errors
         gone(family, program)
     place.assert_all_home()
+
+
+def test_a_signal_that_comes_while_the_first_is_noted_is_the_same_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_off, calls = late_signals.put_off, []
+
+    def interrupted(action: Callable[[], None]) -> bool:
+        calls.append(action)
+        noted = put_off(action)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        return noted
+
+    monkeypatch.setattr(late_signals, "put_off", interrupted)
+    monkeypatch.setattr(launch, "_ONE_REQUEST", float("inf"))
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    went_on = False
+    try:
+        launch._heed_termination()
+        with pytest.raises(launch._Terminated), late_signals.nothing_cut_short():
+            signal.raise_signal(signal.SIGTERM)
+            went_on = True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert went_on
 
 
 def test_sigterm_again_on_the_way_home_leaves_files_there_under_the_command(place: Place) -> None:

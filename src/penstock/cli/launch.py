@@ -51,9 +51,11 @@ def _heed_termination() -> None:
     def heed(number: int, frame: object) -> None:
         nonlocal asked
         now = time.monotonic()
-        if asked is None and put_off(end):
-            asked = now
-        elif asked is None or now - asked > _ONE_REQUEST:
+        if asked is not None and now - asked < _ONE_REQUEST:
+            return
+        # Noted before anything is called: there the next signal may come, and find that it is the second.
+        is_first, asked = asked is None, now
+        if not (is_first and put_off(end)):
             end()
 
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -118,7 +118,7 @@ def test_the_best_constraint_or_its_neighbour_is_chosen_and_told_once(
     file = tmp_path / "registry" / "tuning.json"
     with run(io_executors=16, storage=congesting(tmp_path), tuning=str(file)):
         function = learning(written)
-        call(function, tmp_path, 45)
+        call(function, tmp_path, 90)
         barrier()
     [(value, why)] = chosen(capfd.readouterr().err)
     assert 1.2 < value < 5.1 and why == "learned"
